@@ -6,6 +6,7 @@ collective: it does something else, or hangs there.
 """
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from seatrial.text.lazy_pattern import lazy
@@ -65,39 +66,45 @@ class Watchdog:
         key = _group_of(who["group"] or "")
         rank = int(who["rank"])
         number = int(counted[1])
-        operation = _OPERATION.search(text)
-        if operation:
+        if operation := _OPERATION.search(text):
             self._operations.setdefault(number, operation[1])
-        self._at.setdefault(key, {})[rank] = number
+        at = self._at.setdefault(key, {})
+        at[rank] = number
         self._lines[key, rank] = text
         if is_idle:
             self._idle.add((key, rank))
 
     def behind(self) -> Behind | None:
         """Compare the ranks of the group that shows most; None where no line names a collective."""
-        groups = {key: at for key, at in self._at.items() if key or len(self._at) == 1}
+        named = {key: at for key, at in self._at.items() if key}
+        groups = named or self._at
         if not groups:
             return None
 
         def shows(key: str) -> tuple[bool, int]:
             """Return whether ranks of the group are apart, and how many it shows."""
-            at = groups[key]
-            return len(set(at.values())) > 1, len(at)
+            numbers = groups[key].values()
+            return len(set(numbers)) > 1, len(numbers)
 
         key = max(groups, key=shows)
         at = groups[key]
         latest = max(at.values())
-        operation = f"{self._operations.get(latest, 'work')} {latest}"
-        ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
-        if not ranks:
-            unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
-            return self._all_alike(key, sorted(unnamed.union(at)), operation)
-        first = ranks[0]
-        verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
-        words = (
-            f"{ranks_in_words(ranks)} {verb} last work is {at[first]}, others wait in {operation}"
-        )
-        return Behind(words, ranks, self._lines[key, first])
+        name = self._operations.get(latest, "work")
+        operation = f"{name} {latest}"
+        behind = [rank for rank, number in at.items() if number < latest]
+        if not behind:
+            ranks = set(at)
+            unnamed = self._at.get("", {})
+            for rank, number in unnamed.items():
+                if number == latest:
+                    ranks.add(rank)
+            return self._all_alike(key, sorted(ranks), operation)
+        behind.sort()
+        first = behind[0]
+        who = ranks_in_words(behind)
+        verb = "are behind: their" if len(behind) > 1 else "is behind: its"
+        words = f"{who} {verb} last work is {at[first]}, others wait in {operation}"
+        return Behind(words, tuple(behind), self._lines[key, first])
 
     def _all_alike(self, key: str, ranks: list[int], operation: str) -> Behind:
         """Return the words for ranks that are all in one collective, or have all completed it."""
@@ -112,9 +119,13 @@ class Watchdog:
 def _group_of(text: str) -> str:
     """Return the number of a process group, empty where the line names none."""
     match = _GROUP.search(text)
-    return (match[1] or match[2]) if match else ""
+    if match is None:
+        return ""
+    return match[1] or match[2]
 
 
-def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
+def ranks_in_words(ranks: Collection[int]) -> str:
     """Format the first few ranks."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {some_of(map(str, ranks), 8)}"
+    rank = "ranks" if len(ranks) > 1 else "rank"
+    numbers = map(str, ranks)
+    return f"{rank} {some_of(numbers, 8)}"

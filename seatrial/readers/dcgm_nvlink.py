@@ -25,14 +25,21 @@ def read_links(lines: Lines) -> Report:
             kind = "GPU" if match[1] == "gpuId" else "NVSwitch"
             device = f"{kind} {match[2]}"
         elif device and (match := _LINKS.match(line)):
-            links[device] = links.get(device, "") + match[1].replace(" ", "")
-    results = [_of_device(name, states) for name, states in links.items() if states.strip("_")]
+            states = match[1].replace(" ", "")
+            links[device] = links.get(device, "") + states
+    results = []
+    for name, states in links.items():
+        if states.strip("_"):
+            results.append(_of_device(name, states))
     return Report("dcgmi nvlink", tuple(results))
 
 
 def _of_device(name: str, states: str) -> Result:
     """Return the result of a device: `U` is a link that is up, `D` one that is down."""
-    down = [str(link) for link, state in enumerate(states) if state == "D"]
+    down = []
+    for link, state in enumerate(states):
+        if state == "D":
+            down.append(str(link))
     if not down:
         return passed(name)
     which = f"all {len(down)} links are down"

@@ -38,15 +38,27 @@ _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 def read_mlxlink(lines: Lines) -> Report:
     """Read state, recommendation, lanes of the module, and the error rate after correction."""
-    command = next(filter(None, map(_MLXLINK.match, lines)), None)
-    device = command[1] if command else "the port"
+    device = _device(lines)
     fields: Fields = {}
-    for match in filter(None, map(_FIELD.match, lines)):
-        fields.setdefault(match[1].strip(), match[2].strip())
-    results = [replace(problem, words=f"{device}: {problem.words}") for problem in _of_link(fields)]
+    for line in lines:
+        if match := _FIELD.match(line):
+            name = match[1].strip()
+            fields.setdefault(name, match[2].strip())
+    results = []
+    for problem in _of_link(fields):
+        words = f"{device}: {problem.words}"
+        results.append(replace(problem, words=words))
     if not results and "State" in fields:
         results.append(passed(device))
     return Report("mlxlink", tuple(results))
+
+
+def _device(lines: Lines) -> str:
+    """Return the device that the command line names."""
+    for line in lines:
+        if command := _MLXLINK.match(line):
+            return command[1]
+    return "the port"
 
 
 def _of_link(fields: Fields) -> Results:
@@ -54,7 +66,9 @@ def _of_link(fields: Fields) -> Results:
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
     advice = fields.get("Recommendation", "")
-    advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
+    advised = ""
+    if advice and "no issue" not in advice.lower():
+        advised = f": {advice}"
     status = fields.get("Status Opcode", "0")
     if not is_up:
         physical = fields.get("Physical state", "?")
@@ -69,14 +83,16 @@ def _of_module(fields: Fields, is_up: bool) -> Results:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
     result = degraded if is_up else failed
     for name, problem in _LANES.items():
-        lanes = _bad_lanes(fields, name)
-        if lanes:
-            yield result(_MODULE, f"{_named_lanes(lanes)} {problem}")
+        bad = _bad_lanes(fields, name)
+        if bad:
+            lanes = _named_lanes(bad)
+            yield result(_MODULE, f"{lanes} {problem}")
     dark = _bad_lanes(fields, "Rx LOS")
     outside = _outside(fields.get("Rx Power Current [dBm]", ""))
     low = [lane for lane in outside if lane not in dark]
     if low:
-        yield result(_MODULE, f"{_named_lanes(low)}: received power outside its range")
+        lanes = _named_lanes(low)
+        yield result(_MODULE, f"{lanes}: received power outside its range")
     temperature = fields.get("Temperature [C]", "")
     if _outside(temperature):
         yield degraded(_MODULE, f"the module's temperature is {temperature}")
@@ -85,7 +101,8 @@ def _of_module(fields: Fields, is_up: bool) -> Results:
 def _errors(fields: Fields, is_up: bool) -> Results:
     """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
-    if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
+    went_down_often = downs.isdigit() and int(downs[:9]) > _FEW_DOWNS
+    if is_up and went_down_often:
         words = f"the link went down {downs} times"
         since = fields.get("Time Since Last Clear [Min]", "")
         if since:
@@ -99,8 +116,11 @@ def _errors(fields: Fields, is_up: bool) -> Results:
 def _bad_lanes(fields: Fields, name: str) -> list[int]:
     """Return the lanes that have a flag, from 1 on."""
     printed = fields.get(f"{name} [per lane]", "")
-    flags = printed.split(",")
-    return [lane for lane, flag in enumerate(flags, start=1) if flag.strip() == "1"]
+    bad = []
+    for lane, flag in enumerate(printed.split(","), start=1):
+        if flag.strip() == "1":
+            bad.append(lane)
+    return bad
 
 
 def _outside(field: str) -> list[int]:
@@ -113,10 +133,16 @@ def _outside(field: str) -> list[int]:
     low, high = map(float, bounds.groups())
     if low >= high:
         return []
-    values = enumerate(_NUMBER.findall(field[: bounds.start()]), start=1)
-    return [lane for lane, value in values if not low <= float(value) <= high]
+    values = _NUMBER.findall(field, 0, bounds.start())
+    outside = []
+    for lane, value in enumerate(values, start=1):
+        if not low <= float(value) <= high:
+            outside.append(lane)
+    return outside
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:
     """Name the first few lanes."""
-    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))}"
+    lane = "lanes" if len(lanes) > 1 else "lane"
+    numbers = map(str, lanes[:8])
+    return f"{lane} {', '.join(numbers)}"

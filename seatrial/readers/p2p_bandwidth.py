@@ -1,8 +1,9 @@
 """Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from statistics import median
+from typing import TypeVar
 
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
@@ -12,6 +13,7 @@ from seatrial.text.words import quantity
 
 _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
+Place = TypeVar("Place")  # a GPU, or a pair of them
 Matrix = list[list[float]]
 Matrices = dict[str, Matrix]  # by title
 Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
@@ -76,21 +78,29 @@ def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
     ]
     if matrices and not results:
         results.append(passed("P2P"))
-    measured = (bandwidth("p2p median", median(direct.values())),) if direct else ()
-    return Report("p2pBandwidthLatencyTest", tuple(results), measured)
+    measured = []
+    if direct:
+        usual = median(direct.values())
+        measured.append(bandwidth("p2p median", usual))
+    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
 
 
 def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
     """Yield what is slow in any matrix with peer access."""
     for name, matrix in matrices.items():
-        if "P2P=Enabled Bandwidth" in name:
-            which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
-            yield from _slow_pairs(which, _between(matrix, connected))
+        if "P2P=Enabled Bandwidth" not in name:
+            continue
+        which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
+        pairs = _between(matrix, connected)
+        yield from _slow_pairs(which, pairs)
 
 
 def _first(matrices: Matrices, title: str) -> Matrix:
     """Return the first matrix whose title begins so; an empty one without any."""
-    return next((matrix for name, matrix in matrices.items() if name.startswith(title)), [])
+    for name, matrix in matrices.items():
+        if name.startswith(title):
+            return matrix
+    return []
 
 
 def _between(matrix: Matrix, connected: Matrix) -> Pairs:
@@ -122,9 +132,12 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Resu
     """Yield GPUs that lack access to all others, while others have it."""
     alone = []
     if len(connected) > 2:
-        alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
+        for gpu, row in enumerate(connected):
+            if sum(row) <= 1:
+                alone.append(str(gpu))
     if alone and len(alone) < len(connected):
-        yield degraded(_NO_PEER, f"GPU {', '.join(alone)} has no peer access to the others")
+        gpus = ", ".join(alone)
+        yield degraded(_NO_PEER, f"GPU {gpus} has no peer access to the others")
     elif refused and not connected:
         first, second = refused[0]
         yield degraded(_NO_PEER, f"GPU {first} has no peer access to GPU {second}")
@@ -136,12 +149,13 @@ def _slow_pairs(which: str, pairs: Pairs) -> Results:
         yield from _slower_way(which, pairs)
     if len(pairs) < 6:
         return
-    slow_gpus = _slow_gpus(pairs)
-    for gpu, best, usual in slow_gpus:
-        yield degraded(
-            NVLINK, f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
-        )
-    if not slow_gpus:
+    best_of = _best_of_gpus(pairs)
+    usual = median(best_of.values())
+    slow = _slow(best_of, usual)
+    for gpu, best in sorted(slow.items()):
+        words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
+        yield degraded(NVLINK, words)
+    if not slow:
         yield from _slow_links(which, pairs)
 
 
@@ -151,13 +165,12 @@ def _slow_links(which: str, pairs: Pairs) -> Results:
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
     if alike < _UNIFORM * len(pairs):
         return
-    slow = {pair: value for pair, value in pairs.items() if value < _SLOW * usual}
+    slow = _slow(pairs, usual)
     if not slow:
         return
+    place = _place_of(slow)
     least = min(slow.values())
-    yield degraded(
-        NVLINK, f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}"
-    )
+    yield degraded(NVLINK, f"{which} {place}: {least:g} GB/s, where others have {usual:g}")
 
 
 def _slower_way(which: str, pairs: Pairs) -> Results:
@@ -177,16 +190,22 @@ def _place_of(pairs: Collection[tuple[int, int]]) -> str:
     return ", ".join(f"{source} to {target}" for source, target in shown)
 
 
-def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
-    """Return the GPUs whose fastest pair is slower than that of most others, with it and the usual
-    one.
-    """
+def _best_of_gpus(pairs: Pairs) -> dict[int, float]:
+    """Return the value of the fastest pair of each GPU."""
     best: dict[int, float] = {}
     for pair, value in pairs.items():
         for gpu in pair:
             best[gpu] = max(value, best.get(gpu, 0.0))
-    usual = median(best.values())
-    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
+    return best
+
+
+def _slow(values: Mapping[Place, float], usual: float) -> dict[Place, float]:
+    """Return the values that are much below the usual one."""
+    slow = {}
+    for place, value in values.items():
+        if value < _SLOW * usual:
+            slow[place] = value
+    return slow
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
@@ -198,10 +217,13 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
 
 def _slow_memory(matrix: Matrix) -> Results:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
-    own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
+    own = {}
+    for gpu, values in enumerate(matrix):
+        if gpu < len(values):
+            own[gpu] = values[gpu]
     if len(own) < 3:
         return
     usual = median(own.values())
-    for gpu, value in own.items():
-        if value < _SLOW * usual:
-            yield degraded(MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
+    slow = _slow(own, usual)
+    for gpu, value in slow.items():
+        yield degraded(MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
