@@ -57,41 +57,47 @@ def drift_check(
     `minutes` are readings that devices reported; without enough phases they are not judged.
     `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged.
     """
-    most = max((len(each.began_s) for each in phases), default=0)
+    counts = [len(each.began_s) for each in phases]
+    most = max(counts, default=0)
     if most < LEAST_PHASES:
-        return Check(
-            DRIFT,
-            Verdict.NOT_RUN,
-            Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES),
-        )
+        too_few = Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
+        return Check(DRIFT, Verdict.NOT_RUN, too_few)
     judgements = list[Judgement]()
     for each in (*phases, *minutes):
         if len(each.began_s) >= LEAST_PHASES:
             judgements += _judgements(each, one_machine=one_machine)
-    bad = [judgement for judgement in judgements if not judgement.passed]
+    reasons = []
+    suspects = []
+    for judgement in judgements:
+        if judgement.passed:
+            continue
+        reasons.append(judgement.reason)
+        if suspect := _suspect(judgement):
+            suspects.append(suspect)
     none = Reason.of("drift-none", count=len(judgements))
     return Check(
         name=DRIFT,
         verdict=worst(judgement.verdict for judgement in judgements),
-        reason=join(judgement.reason for judgement in bad) or none,
+        reason=join(reasons) or none,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
-        suspects=tuple(filter(None, map(_suspect, bad))),
+        suspects=tuple(suspects),
     )
 
 
 def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
     """Read the numbers of the phases of each suite. Raises SeatrialError."""
+    by_suite = defaultdict(list)
+    for phase in state.counted:
+        by_suite[phase.suite].append(phase)
     numbers = []
-    for suite in dict.fromkeys(phase.suite for phase in state.counted):
-        phases = [phase for phase in state.counted if phase.suite == suite]
+    for suite, phases in by_suite.items():
         run_ids = [phase.run_id for phase in phases]
+        began_s = [phase.began_s for phase in phases]
         series = store.measurements(run_ids[0])
-        began_s = np.array([phase.began_s for phase in phases])
+        readings = _table(store, run_ids, series)
         numbers.append(
-            PhaseNumbers(
-                suite=suite, began_s=began_s, series=series, readings=_table(store, run_ids, series)
-            )
+            PhaseNumbers(suite=suite, began_s=np.array(began_s), series=series, readings=readings)
         )
     return numbers
 
@@ -102,12 +108,14 @@ def _table(
     """Return the median of each series in each run; NaN where it was not measured."""
     import pandas as pd
 
-    stored = store.readings(run_ids, [m.series() for m in series])
+    stored_series = [m.series() for m in series]
+    stored = store.readings(run_ids, stored_series)
     frame = pd.DataFrame({"run": stored.run, "series": stored.series, "value": stored.value})
     medians = frame.groupby(["run", "series"], sort=False)["value"].median()
     row = medians.index.get_level_values(0)
     column = medians.index.get_level_values(1)
-    table = np.full((len(run_ids), len(series)), np.nan)
+    shape = (len(run_ids), len(series))
+    table = np.full(shape, np.nan)
     table[row, column] = medians.to_numpy()
     return table
 
@@ -132,15 +140,17 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
             relative[:, columns] /= usual[:, None]
         judged[columns] = is_compared or not one_machine
     kept = _kept(phases, relative)
-    enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
-    judged &= np.isfinite(kept) & enough
+    counts = np.isfinite(relative).sum(axis=0)
+    judged &= np.isfinite(kept)
+    judged &= counts >= LEAST_PHASES
     outlying = np.zeros(count, dtype=bool)
     for columns in alike(phases.series):
         outlying[columns] = _scores(kept[columns]) >= _OUTLYING
     lost = judged & (kept < 1 - _LIMIT)
     chance = np.ones(count)
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
-    drifts = (chance * judged.sum() <= _CHANCE) | (lost & outlying)
+    is_unlikely = chance * judged.sum() <= _CHANCE
+    drifts = is_unlikely | (lost & outlying)
     for column in np.flatnonzero(judged).tolist():
         yield _judgement(
             phases.series[column],
@@ -154,9 +164,11 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
 def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return what share of each number is left at the end; of times, what share of the speed."""
     begin, end = _ends(phases.began_s)
+    falls = np.array([m.better == "higher" for m in phases.series])
     with np.errstate(divide="ignore", invalid="ignore"):
-        kept = median_of(readings[end]) / median_of(readings[begin])
-        falls = np.array([m.better == "higher" for m in phases.series])
+        before = median_of(readings[begin])
+        after = median_of(readings[end])
+        kept = after / before
         return np.where(falls, kept, 1 / kept)
 
 
@@ -169,7 +181,8 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
     if len(known) < _LEAST_SPREAD:
         return none
     middle = np.median(known)
-    spread = 1.4826 * np.median(np.abs(known - middle))
+    distances = np.abs(known - middle)
+    spread = 1.4826 * np.median(distances)
     if not spread:
         return none
     scores: NDArray[np.float64] = np.nan_to_num((middle - kept) / spread)
@@ -184,10 +197,12 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
     for column, m in enumerate(series):
         if not m.better:
             continue
-        conditions = sorted((name, str(value)) for name, value in m.conditions.items())
-        key = (m.metric, m.subject.kind, tuple(conditions))
+        conditions = {name: str(value) for name, value in m.conditions.items()}
+        in_order = sorted(conditions.items())
+        key = (m.metric, m.subject.kind, tuple(in_order))
         columns[key].append(column)
-    yield from map(np.array, columns.values())
+    for like in columns.values():
+        yield np.array(like)
 
 
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
@@ -195,8 +210,9 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
     hours, thirds.
     """
     since = began_s - began_s[0]
-    end = min(_HOUR_S, since[-1] / 3)
-    return since <= end, since >= since[-1] - end
+    length = since[-1]
+    end = min(_HOUR_S, length / 3)
+    return since <= end, since >= length - end
 
 
 def _judgement(
@@ -216,10 +232,11 @@ def _judgement(
     reason = Reason()
     if drifts:
         verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
+        lost_percent = 100 * (1 - kept)
         reason = Reason.of(
             "drift-found",
             what=measurement_name(m),
-            percent=f"{100 * (1 - kept):.0f}",
+            percent=f"{lost_percent:.0f}",
             chance=f"{chance:.1g}",
         )
     return Judgement(
@@ -237,17 +254,20 @@ def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """
     rows, columns = readings.shape
     first, second = np.triu_indices(rows, 1)
-    at_once = max(1, _AT_ONCE // max(1, len(first)))
+    pairs = max(1, len(first))
+    at_once = max(1, _AT_ONCE // pairs)
     score = np.zeros(columns)
     for begin in range(0, columns, at_once):
         some = slice(begin, begin + at_once)
-        rises = np.sign(readings[second, some] - readings[first, some])
-        score[some] = np.nansum(rises, axis=0)
+        changes = readings[second, some] - readings[first, some]
+        signs = np.sign(changes)
+        score[some] = np.nansum(signs, axis=0)
     p_values = np.ones(columns)
     counts = np.isfinite(readings).sum(axis=0)
     for column in np.flatnonzero((counts > 1) & (score != 0)):
-        deviation = math.sqrt(_variance(int(counts[column])))
-        z = (abs(score[column]) - 1) / deviation
+        variance = _variance(int(counts[column]))
+        corrected_score = abs(score[column]) - 1  # for continuity
+        z = corrected_score / math.sqrt(variance)
         p_values[column] = math.erfc(z / math.sqrt(2))
     return p_values
 

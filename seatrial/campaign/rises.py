@@ -43,9 +43,10 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
         if table is not None:
             tables.append(table)
             times += [phase.began_s + at for at in table.times_s]
-    parts = sorted(set().union(*(table.parts for table in tables)))
+    parts = sorted(_parts_of(tables))
     place = {part: column for column, part in enumerate(parts)}
-    readings = np.full((len(times), len(parts)), np.nan, dtype=np.float32)
+    shape = (len(times), len(parts))
+    readings = np.full(shape, np.nan, dtype=np.float32)
     first = 0
     for table in tables:
         columns = [place[part] for part in table.parts]
@@ -53,6 +54,14 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
         readings[first:end, columns] = table.readings
         first = end
     return MetricMinutes(metric, parts, times, readings)
+
+
+def _parts_of(tables: Sequence[MetricMinutes]) -> set[str]:
+    """Return the parts of all tables."""
+    parts = set[str]()
+    for table in tables:
+        parts.update(table.parts)
+    return parts
 
 
 def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
@@ -72,16 +81,18 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
     notes += filter(None, map(_worst_minute, minutes))
     bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
-    parts = set().union(*(series.parts for series in minutes))
+    parts = _parts_of(minutes)
     steady = Reason.of(
         "minutes-steady",
         parts=count(len(parts), "part"),
         minutes=count(most, "time"),
     )
+    reasons = [judgement.reason for judgement in bad]
+    verdicts = [judgement.verdict for judgement in bad]
     check = Check(
         name=MINUTES,
-        verdict=worst((Verdict.PASS, *(judgement.verdict for judgement in bad))),
-        reason=join(judgement.reason for judgement in bad) or steady,
+        verdict=worst([Verdict.PASS, *verdicts]),
+        reason=join(reasons) or steady,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
         suspects=tuple(map(_suspect, bad)),
@@ -144,7 +155,11 @@ def _notes(series: MetricMinutes) -> Iterator[Reason]:
         return
     rose = risen(series)
     worst_first = np.argsort(-rose, kind="stable").tolist()
-    noted = [f"{series.parts[i]} by {rose[i]:g}" for i in worst_first if rose[i]]
+    noted = []
+    for column in worst_first:
+        if rose[column]:
+            part = series.parts[column]
+            noted.append(f"{part} by {rose[column]:g}")
     if noted:
         yield Reason.of("minutes-noted", metric=series.metric, parts=some_of(noted))
 
@@ -155,7 +170,8 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
     """
     readings = series.readings
     if series.metric == "temperature_c":
-        row, column = np.unravel_index(np.nanargmax(readings), readings.shape)
+        hottest = np.nanargmax(readings)
+        row, column = np.unravel_index(hottest, readings.shape)
         return Reason.of(
             "minutes-hottest",
             reading=f"{readings[row, column]:g}",
@@ -185,16 +201,23 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     unit = _DRIFTING.get(series.metric)
     if unit is None or not len(series.times_s):
         return None
-    hours = list(by_hour(series))
-    subjects = [Subject(*_kind_of(part)) for part in series.parts]
+    began_s = []
+    medians = []
+    for start_s, readings in by_hour(series):
+        began_s.append(start_s)
+        medians.append(median_of(readings.astype(float)))
+    measurements = []
+    for part in series.parts:
+        kind, name = _kind_of(part)
+        subject = Subject(kind, name)
+        measurements.append(
+            Measurement(metric=series.metric, value=0.0, unit=unit, subject=subject)
+        )
     return PhaseNumbers(
         suite=MINUTES,
-        began_s=np.array([start_s for start_s, _ in hours]),
-        series=[
-            Measurement(metric=series.metric, value=0.0, unit=unit, subject=subject)
-            for subject in subjects
-        ],
-        readings=np.array([median_of(readings.astype(float)) for _, readings in hours]),
+        began_s=np.array(began_s),
+        series=measurements,
+        readings=np.array(medians),
     )
 
 

@@ -40,8 +40,11 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     """Return why there is no reference for the part of the testbed that was measured."""
     operation = str(busbw.conditions["operation"])
     arm = arm_of(busbw)
+    if arm == INTRA:
+        arm = ""
     part = part_of(busbw, setup)
-    return uncoded(no_reference(part, operation, "" if arm == INTRA else arm))
+    words = no_reference(part, operation, arm)
+    return uncoded(words)
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
@@ -51,7 +54,8 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
         return "the log names no GPU model that is known; give it with --hardware"
     if hardware not in known_hardware():
         return f"hardware {hardware} is not in the catalog"
-    rows = [row for row in references() if _key(row) == (hardware, operation, arm)]
+    key = (hardware, operation, arm)
+    rows = [row for row in references() if _key(row) == key]
     if not rows:
         words = f"nothing is published for {operation} on {hardware}"
         if arm:
@@ -60,7 +64,9 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     same = [row for row in rows if not _differs(row, setup)]
     if same:
         sizes = [row.message_bytes for row in same]
-        span = size_span(min(sizes), max(sizes))
+        smallest = min(sizes)
+        largest = max(sizes)
+        span = size_span(smallest, largest)
         place = same[0].place
         return f"what is published for {place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
@@ -73,17 +79,23 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
     """Return the fabrics that would make a reference comparable, if none is named."""
     if setup.fabric is not None:
         return ""
-    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
+    fabrics = set()
+    for row in rows:
+        if _differs(row, setup) == ["fabric"]:
+            fabrics.add(row.fabric)
     if not fabrics:
         return ""
-    return f" (name the fabric: {', '.join(sorted(fabrics))})"
+    names = ", ".join(sorted(fabrics))
+    return f" (name the fabric: {names})"
 
 
 def _differs(row: Reference, setup: Setup) -> list[str]:
     """Return what of the configuration differs; the fabric of one node matters only if named."""
-    fabric_is_open = setup.fabric is None and setup.nodes == 1
+    fabric = setup.fabric
+    if fabric is None and setup.nodes == 1:
+        fabric = row.fabric
     return differences(
-        ("fabric", row.fabric, row.fabric if fabric_is_open else setup.fabric),
+        ("fabric", row.fabric, fabric),
         ("node count", row.nodes, setup.nodes),
         ("GPUs per node", row.gpus_per_node, setup.gpus_per_node),
     )
@@ -92,6 +104,7 @@ def _differs(row: Reference, setup: Setup) -> list[str]:
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
     different = len(_differs(row, setup))
-    nodes = abs(math.log(row.nodes / setup.nodes))
+    ratio_of_nodes = row.nodes / setup.nodes
+    nodes = abs(math.log(ratio_of_nodes))
     gpus = abs(row.gpus_per_node - setup.gpus_per_node)
     return different, nodes, gpus

@@ -42,19 +42,27 @@ def xid_finding(text: str) -> Finding | None:
     match = of_gpu or _SXID.search(text)
     if match is None:
         return None
-    kind = "Xid" if of_gpu else "SXid"
+    pci = match["pci"]
+    kind = "SXid"
+    where = f"at {pci}"
+    if of_gpu:
+        kind = "Xid"
+        where = f"on GPU {pci}"
     number = int(match["number"][:9])
     rest = match["rest"]
     before = _CAUSED_BY.search(rest)
-    known = _listed(kind, int(before[1]) if before else number)
-    meaning = known.cause + _details(rest)
+    first = number
+    consequence = ""
     if before:
-        meaning += f", which ended channels: Xid {number}"
-    where = f"on GPU {match['pci']}" if kind == "Xid" else f"at {match['pci']}"
-    host = _LOGGED_BY.search(text, 0, match.start())
+        first = int(before[1])
+        consequence = f", which ended channels: Xid {number}"
+    known = _listed(kind, first)
+    meaning = f"{known.cause}{_details(rest)}{consequence}"
+    logged_by = _LOGGED_BY.search(text, 0, match.start())
+    host = logged_by[1] if logged_by else None
     return replace(
-        known.found(text, host[1] if host else None, None),
-        cause=f"{kind} {before[1] if before else number} ({meaning}) {where}",
+        known.found(text, host, None),
+        cause=f"{kind} {first} ({meaning}) {where}",
         program="driver",
         severity="note" if _SURVIVED.search(rest) else known.severity,
     )
@@ -64,9 +72,11 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
     """Name the other GPUs of the host that have the same Xid: several at once have one cause."""
     if not finding.cause.startswith("Xid "):
         return finding
-    alike = [each for each in findings if (each.code, each.host) == (finding.code, finding.host)]
-    gpus = list(dict.fromkeys(map(_gpu, alike)))
-    others = [gpu for gpu in gpus if not finding.cause.endswith(gpu)]
+    gpus = []
+    for each in findings:
+        if (each.code, each.host) == (finding.code, finding.host):
+            gpus.append(_gpu(each))
+    others = [gpu for gpu in dict.fromkeys(gpus) if not finding.cause.endswith(gpu)]
     if not others:
         return finding
     return replace(finding, cause=f"{finding.cause}, also on {some_of(others, 7)}")
@@ -77,17 +87,19 @@ def hardware_first(findings: Iterable[Finding]) -> list[Finding]:
     the first counts.
     """
     ordered = list(findings)
-    broken = [
-        at
-        for at, each in enumerate(ordered)
-        if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
-    ]
-    gpus = {_gpu(ordered[at]) for at in broken}
-    own = [
-        at for at, each in enumerate(ordered) if each.code in _OWN_CODES and _gpu(each) not in gpus
-    ]
+    broken = []
+    gpus = set()
+    for at, each in enumerate(ordered):
+        if each.cause.startswith("Xid ") and each.fatal and each.who == "node":
+            broken.append(at)
+            gpus.add(_gpu(each))
+    own = []
+    for at, each in enumerate(ordered):
+        if each.code in _OWN_CODES and _gpu(each) not in gpus:
+            own.append(at)
     if broken and own and own[0] < broken[0]:
-        ordered.insert(own[0], ordered.pop(broken[0]))
+        hardware = ordered.pop(broken[0])
+        ordered.insert(own[0], hardware)
     return ordered
 
 
@@ -107,7 +119,10 @@ def _listed(kind: str, number: int) -> Cause:
 def _details(rest: str) -> str:
     """Return what follows the number of an Xid: the action of 154, unit and link of 144 to 150."""
     match = _ACTION.search(rest) or _SUBCODE.match(rest)
-    return f": {', '.join(match.groups())}" if match else ""
+    if match is None:
+        return ""
+    details = ", ".join(match.groups())
+    return f": {details}"
 
 
 def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
@@ -115,5 +130,7 @@ def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
     step.
     """
     row = _listed(kind, number)
-    match = _XID.search(text)
-    return row.cause + (_details(match["rest"]) if match else ""), row.next_step
+    meaning = row.cause
+    if match := _XID.search(text):
+        meaning += _details(match["rest"])
+    return meaning, row.next_step

@@ -49,10 +49,8 @@ def write(
     load(requirements)  # its errors name the file as it was given
     try:
         check_parents(target)
-        is_new = not os.path.lexists(target)
-        is_folder = target.is_dir()
-        is_empty = is_folder and not any(target.iterdir())
-        if not is_new and not is_empty:
+        exists = os.path.lexists(target)
+        if exists and not _is_empty_folder(target):
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
         parent = target.absolute().parent
         if not parent.is_dir():
@@ -68,6 +66,10 @@ def write(
     return certificate
 
 
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
 def _fill(
     folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool
 ) -> Document:
@@ -77,8 +79,9 @@ def _fill(
     names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
     issued = now().replace(microsecond=0)
     certificate = _certificate(folder, len(runs), issued)
+    text = as_json(certificate)
     page = as_page(certificate)
-    (folder / CERTIFICATE).write_text(as_json(certificate), encoding="utf-8")
+    (folder / CERTIFICATE).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(page, encoding="utf-8")
     names += [CERTIFICATE, PAGE]
     if paper:
@@ -100,7 +103,9 @@ def _copy_evidence(folder: Path, runs: Sequence[Path], secrets: Secrets) -> list
     for number, run in enumerate(runs, 1):
         name = _evidence(number)
         copy = folder / name
-        file = run / "run.json" if run.is_dir() else run
+        file = run
+        if run.is_dir():
+            file = run / "run.json"
         private_folder(copy.parent)
         try:
             left -= file.stat().st_size
@@ -137,18 +142,26 @@ def follows(folder: Path) -> str:
         expected = _certificate(folder, count, issued)
     except (InputError, ValueError, OSError, RecursionError) as error:
         return f"{CERTIFICATE}: cannot be checked: {error}"
+    return _mismatch(recorded, expected, text, page)
+
+
+def _mismatch(recorded: Document, expected: Document, text: str, page: str) -> str:
+    """Name the file that is not what the evidence makes of it, and why; "" if all are."""
     problem = _difference(recorded, expected)
-    if not problem and text != as_json(expected):
-        problem = "is written otherwise than seatrial writes it"
+    if problem:
+        return f"{CERTIFICATE}: {problem}"
+    if text != as_json(expected):
+        return f"{CERTIFICATE}: is written otherwise than seatrial writes it"
     is_ours = recorded.get("seatrial") == __version__  # other versions have pages of their own
-    if not problem and is_ours and page != as_page(expected):
+    if is_ours and page != as_page(expected):
         return f"{PAGE}: does not show what {CERTIFICATE} says"
-    return f"{CERTIFICATE}: {problem}" if problem else ""
+    return ""
 
 
 def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
-    names = [_evidence(number) for number in range(1, count + 1)]
+    numbers = range(1, count + 1)
+    names = list(map(_evidence, numbers))
     files = [folder / name for name in names]
     size = sum(file.stat().st_size for file in files)
     if size > MAX_EVIDENCE:
@@ -160,9 +173,9 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
             raise InputError(f"RUN {run_id}: is given twice; give each run once")
     last = max(results, key=lambda result: result.finished)
     if issued < last.finished:
+        time = issued.isoformat()
         raise InputError(
-            f"RUN {last.run_id}: ended after the certificate's time {issued.isoformat()}; "
-            "check the clock"
+            f"RUN {last.run_id}: ended after the certificate's time {time}; check the clock"
         )
     requirements = load(folder / REQUIREMENTS)
     runs = list(map(EvidenceRun, names, results))
@@ -179,8 +192,11 @@ def _difference(recorded: Document, expected: Document) -> str:
             continue
         if recorded.get(field) != value:
             return f"{field} does not follow from its evidence"
-    rows = recorded.get("requirements")
-    derived_rows = expected["requirements"]
+    return _difference_of_rows(recorded.get("requirements"), expected["requirements"])
+
+
+def _difference_of_rows(rows: object, derived_rows: list[Document]) -> str:
+    """Name the first requirement that differs from what the evidence shows."""
     if not isinstance(rows, list) or len(rows) != len(derived_rows):
         return "requirements are not those of its requirements.yaml"
     for row, derived in zip(rows, derived_rows, strict=True):

@@ -103,7 +103,9 @@ def collective_of(draft: Draft, name: str | None) -> str | None:
     if name in possible:
         return name
     is_certain = rows[0].type is not None or len(possible) == 1
-    return possible[0] if possible and is_certain else None
+    if possible and is_certain:
+        return possible[0]
+    return None
 
 
 def named_collective(source: str) -> str | None:
@@ -112,8 +114,10 @@ def named_collective(source: str) -> str | None:
     """
     file = source.replace("\\", "/").rpartition("/")[2]
     letters = re.sub(r"[^a-z]", "", file.lower())
-    longest_first = sorted(COLLECTIVES, key=len, reverse=True)
-    return next((name for name in longest_first if name.replace("_", "") in letters), None)
+    for name in sorted(COLLECTIVES, key=len, reverse=True):  # some contain others
+        if name.replace("_", "") in letters:
+            return name
+    return None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -124,10 +128,12 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
-    # Else one with the right factor
-    kind = collective or next(iter(_by_ratio(ratio_interval(draft.rows))), None)
-    if kind is None:
-        return listed or draft.hint_ranks
+    kind = collective
+    if not kind:
+        with_the_factor = _by_ratio(ratio_interval(draft.rows))
+        if not with_the_factor:
+            return listed or draft.hint_ranks
+        kind = with_the_factor[0]
     parts = _parts(kind, draft.rows or draft.empty_rows)
     for ranks in (parts, listed, draft.hint_ranks):
         if ranks is not None and agrees(kind, ranks, draft.rows):
@@ -148,22 +154,24 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if row.redop is None and not rooted:
         return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = [
-        name
-        for name, collective in COLLECTIVES.items()
-        if collective.redop == redop and collective.rooted == rooted
-    ]
+    named = []
+    for name, collective in COLLECTIVES.items():
+        if collective.redop == redop and collective.rooted == rooted:
+            named.append(name)
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
     in_parts = part_bytes != 0 and row.size >= 2 * part_bytes
     below_one = ratio is not None and ratio[1] < 1
     parted = in_parts or (rooted and below_one)
-    named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
+    fitting = [name for name in named if COLLECTIVES[name].layout.in_parts == parted]
+    named = fitting or named
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
-        named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
+        fitting = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks]
+        named = fitting or named
     is_unchecked = _is_unchecked_in_place(row)
-    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == is_unchecked))
+    named.sort(key=lambda name: COLLECTIVES[name].checked_in_place == is_unchecked)
+    return tuple(named)
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -197,7 +205,9 @@ def _parts(collective: str, rows: Sequence[Row]) -> int | None:
     if not part_bytes:
         return None
     ranks, left = divmod(row.size, part_bytes)
-    return None if left else ranks
+    if left:
+        return None
+    return ranks
 
 
 def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
@@ -248,6 +258,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     notes = [f for f in findings if not f.unknown]
     notes += [f for f in trailing if not f.unknown and not never_started(f)]
     errors = (*_notes(draft, outcome, findings), *_texts(decisive))
+    other_notes = [finding for finding in notes if finding not in decisive]
     is_of_launch = draft.layout is not None and draft.layout.cpu_time
     return Sweep(
         collective,
@@ -262,7 +273,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         transport=draft.transport.transport(),
         launch_times=is_of_launch,
         findings=tuple(decisive),
-        notes=tuple(f for f in notes if f not in decisive),
+        notes=tuple(other_notes),
         requested=requested_sizes(draft.params, draft.limit),
         nccl_version=draft.library or draft.findings.nccl_version,
     )
@@ -274,11 +285,15 @@ def _decisive(
     """Return what counts: before a footer what a run does not survive; before a header and after a
     footer what ranks and launcher say of another run; and the driver's word wherever it stands.
     """
-    own = [f for f in findings if f.fatal or f.unknown] if outcome != "ok" else []
+    decisive = []
+    if outcome != "ok":
+        decisive = [f for f in findings if f.fatal or f.unknown]
     elsewhere = [f for f in draft.leading if not _is_survived(f, draft)]
     elsewhere += [f for f in findings if f.program == "driver"]
-    others = [f for f in (*elsewhere, *trailing) if f.fatal and f.who != "setup"]
-    decisive = (*own, *(f for f in others if f.program in _OF_THIS_RUN))
+    for finding in (*elsewhere, *trailing):
+        is_of_this_run = finding.program in _OF_THIS_RUN
+        if finding.fatal and finding.who != "setup" and is_of_this_run:
+            decisive.append(finding)
     return list(dict.fromkeys(decisive))
 
 
@@ -294,7 +309,9 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
             return "failed"
         if draft.complete:
             return "ok"
-        return "error" if fatal else "truncated"
+        if fatal:
+            return "error"
+        return "truncated"
     only_footer = draft.phase == Phase.FOOTER and not draft.empty_rows
     if fatal or only_footer or not draft.seen:
         return "error"
@@ -307,8 +324,11 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     """
     if finding.program != "nccl":
         return False
-    writers = [f"{device.host}:{device.pid}:" for device in draft.devices.values()]
-    return not writers or any(writer in finding.evidence for writer in writers)
+    for device in draft.devices.values():
+        writer = f"{device.host}:{device.pid}:"
+        if writer in finding.evidence:
+            return True
+    return not draft.devices
 
 
 def never_started(finding: Finding) -> bool:
@@ -320,13 +340,11 @@ def never_started(finding: Finding) -> bool:
 
 def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
+    nothing = Sweep.nothing(*_texts(findings))
+    causes = tuple(findings)
     is_known = any(finding.fatal for finding in findings)
-    return replace(
-        Sweep.nothing(*_texts(findings)),
-        findings=tuple(findings),
-        notes=() if is_known else tuple(findings),
-        nccl_version=version,
-    )
+    notes = () if is_known else causes
+    return replace(nothing, findings=causes, notes=notes, nccl_version=version)
 
 
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
@@ -351,4 +369,5 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
 
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(finding) for finding in findings))[:MAX_ERRORS]
+    texts = list(dict.fromkeys(map(str, findings)))
+    return tuple(texts[:MAX_ERRORS])

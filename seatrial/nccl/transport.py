@@ -5,7 +5,7 @@ The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsyst
 set, in the subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,8 +104,8 @@ class Transport:
             return None
         counts = []
         for host, nics in self.nics:
-            fitting = [nic for nic in nics if nic.fits(like)]
-            counts.append((len(fitting), host))
+            count = sum(nic.fits(like) for nic in nics)
+            counts.append((count, host))
         count, host = min(counts)
         return host, count
 
@@ -128,20 +128,12 @@ class Transport:
         if self.choices:
             _, algorithm, _ = self.choices[-1]
             return algorithm
-        settings = dict(self.settings)
-        requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
-        known = frozenset(_NUMBERED["algorithm"])
-        words = requested.lstrip("^").split(",")
-        algorithms = {_named("algorithm", word) for word in words}
-        named = known & algorithms
-        allowed = known - named
-        if named and not requested.startswith("^"):
-            allowed = named
-        if settings.get("NVLS_ENABLE") == "0":
-            allowed -= _NVLS
+        allowed = _allowed_algorithms(dict(self.settings))
         if len(allowed) == 1:
             return next(iter(allowed))
-        return None if _NVLS & allowed else NO_NVLS
+        if _NVLS & allowed:
+            return None
+        return NO_NVLS
 
     @property
     def words(self) -> str:
@@ -150,11 +142,8 @@ class Transport:
         """
         parts = []
         if self.networks and self.nodes != 1:
-            network = f"over {' and '.join(self.networks)}"
-            if self.gpu_direct is not None:
-                with_or_without = "with" if self.gpu_direct else "without"
-                network += f" {with_or_without} GPUDirect RDMA"
-            parts.append(network)
+            names = " and ".join(self.networks)
+            parts.append(f"over {names}{self._rdma_words()}")
         chosen = self.algorithm
         if self.choices:
             _, algorithm, protocol = self.choices[-1]
@@ -162,6 +151,27 @@ class Transport:
         if chosen:
             parts.append(f"by {chosen}")
         return ", ".join(parts)
+
+    def _rdma_words(self) -> str:
+        if self.gpu_direct is None:
+            return ""
+        if self.gpu_direct:
+            return " with GPUDirect RDMA"
+        return " without GPUDirect RDMA"
+
+
+def _allowed_algorithms(settings: Mapping[str, str]) -> Set[str]:
+    """Return the algorithms that the settings leave."""
+    requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
+    known = frozenset(_NUMBERED["algorithm"])
+    words = requested.lstrip("^").split(",")
+    named = known.intersection(_named("algorithm", word) for word in words)
+    allowed = known - named
+    if named and not requested.startswith("^"):
+        allowed = named
+    if settings.get("NVLS_ENABLE") == "0":
+        allowed -= _NVLS
+    return allowed
 
 
 class TransportReader:
@@ -181,8 +191,10 @@ class TransportReader:
 
     def feed(self, raw: str) -> None:
         """Take one line."""
-        if any(word in raw for word in _WORDS):
-            self.take(clean(raw).text)
+        for word in _WORDS:
+            if word in raw:
+                self.take(clean(raw).text)
+                return
 
     def take(self, text: str) -> None:
         """Take one line that is already `clean`."""
@@ -194,17 +206,22 @@ class TransportReader:
         if " Bytes -> Algo " in text:
             match = _CHOSEN.search(text)
             if match and len(self._choices) < _MAX_CHOICES:
-                size, algorithm, protocol = match.groups()
-                choice = (_named("algorithm", algorithm), _named("protocol", protocol))
-                self._choices[int(size)] = choice
+                size, algorithm_word, protocol_word = match.groups()
+                algorithm = _named("algorithm", algorithm_word)
+                protocol = _named("protocol", protocol_word)
+                self._choices[int(size)] = (algorithm, protocol)
         elif any(word in text for word in _NETWORK_WORDS):
             self._network_line(text)
 
     def _chosen_devices(self, names: list[str], text: str) -> None:
         # One name, or one without a number, stands for all that begin so.
-        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-            ports = [name if ":" in name else f"{name}:1" for name in names]
-            self._take_ports(dict.fromkeys(ports, Nic()), text)
+        if len(names) < 2 or not all(name[-1:].isdecimal() for name in names):
+            return
+        ports = {}
+        for name in names:
+            port = name if ":" in name else f"{name}:1"
+            ports[port] = Nic()
+        self._take_ports(ports, text)
 
     def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
@@ -269,8 +286,10 @@ class TransportReader:
     def _nics(self) -> Iterator[HostNics]:
         for host, ports in self._ports.items():
             rates = [self._rates.get((host, port), 0) for port in ports]
-            nics = zip(ports.values(), rates, strict=True)
-            yield host, tuple(nic._replace(gbit_s=rate) for nic, rate in nics)
+            nics = []
+            for nic, rate in zip(ports.values(), rates, strict=True):
+                nics.append(nic._replace(gbit_s=rate))
+            yield host, tuple(nics)
 
     def transport(self) -> Transport | None:
         """Return the evidence so far; None where neither a network nor an algorithm nor a setting
@@ -282,7 +301,8 @@ class TransportReader:
         found = (networks, self._choices, self._settings, self._provider, self._ports, self._inside)
         if not any(found):
             return None
-        choices = tuple((size, *choice) for size, choice in sorted(self._choices.items()))
+        choices = [(size, *choice) for size, choice in sorted(self._choices.items())]
+        settings = sorted(self._settings.items())
         evidence = next(iter(networks.values()), "")
         provider = None
         if self._provider:
@@ -294,8 +314,8 @@ class TransportReader:
             gpu_direct=self._gpu_direct,
             nodes=self._nodes,
             evidence=evidence,
-            choices=choices,
-            settings=tuple(sorted(self._settings.items())),
+            choices=tuple(choices),
+            settings=tuple(settings),
             provider=provider,
             nics=tuple(self._nics()),
             inside=self._inside,
@@ -312,8 +332,9 @@ def _evidence(text: str) -> str:
 
 
 def _host_of(text: str) -> str:
-    match = _HOST.search(text)
-    return match[1] if match else ""
+    if match := _HOST.search(text):
+        return match[1]
+    return ""
 
 
 def _named(kind: str, word: str) -> str:
@@ -323,10 +344,14 @@ def _named(kind: str, word: str) -> str:
     names = _NUMBERED[kind]
     if word.isdecimal():
         number = int(word[:9])
-        is_known = number < len(names)
-        return names[number] if is_known else word
+        if number < len(names):
+            return names[number]
+        return word
     bare = word.replace("_", "").lower()
-    return next((name for name in names if name.lower() == bare), word)
+    for name in names:
+        if name.lower() == bare:
+            return name
+    return word
 
 
 def _is_tcp(provider: str) -> bool:

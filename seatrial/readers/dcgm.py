@@ -105,18 +105,23 @@ class _Test:
 
     def results(self) -> Results:
         """Yield the devices with a fault, else what the test says of itself."""
-        bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
-        for device, verdict in bad:
-            yield self._result(verdict, device, self.warnings.get(device, ""))
-        if bad:
+        has_fault = False
+        for device, verdict in self.devices:
+            if verdict in _FAULTS:
+                has_fault = True
+                warning = self.warnings.get(device, "")
+                yield self._result(verdict, device, warning)
+        if has_fault:
             return
+        warnings = "; ".join(self.warnings.values())
         for verdict, where in self.outcomes:
             if verdict is not Verdict.NOT_RUN:
-                yield self._result(verdict, where, "; ".join(self.warnings.values()))
+                yield self._result(verdict, where, warnings)
 
     def _result(self, verdict: Verdict, where: str, warning: str) -> Result:
         """Return one result; its own warning comes before that for all devices."""
-        return _result(self.name, verdict, where, warning or self.warnings.get("", ""))
+        for_all = self.warnings.get("", "")
+        return _result(self.name, verdict, where, warning or for_all)
 
 
 def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
@@ -142,8 +147,9 @@ def read_diag(lines: Lines) -> Report:
     before = ""
     for label, value in _rows(lines):
         if tests and (match := _MESSAGE.match(label)):
-            of_warning = f"{match[2]} {match[3]}" if match[3] else ""
-            if match[1] == "Info":
+            level, kind, number = match.groups()
+            of_warning = f"{kind} {number}" if number else ""
+            if level == "Info":
                 of_warning = None
             else:
                 tests[-1].warnings[of_warning] = value
@@ -152,12 +158,14 @@ def read_diag(lines: Lines) -> Report:
             if label:
                 tests.append(_Test(label))
             if tests:
-                verdict = _VERDICTS[outcome[1].lower()]
-                tests[-1].outcomes.append((verdict, outcome[2] or ""))
+                word = outcome[1].lower()
+                where = outcome[2] or ""
+                tests[-1].outcomes.append((_VERDICTS[word], where))
         elif tests and not label and (match := _OF_ENTITY.match(value)):
             of_warning = None
-            verdict = _VERDICTS[match[3].lower()]
-            tests[-1].devices.append((f"{match[1]} {match[2]}", verdict))
+            kind, number, word = match.groups()
+            verdict = _VERDICTS[word.lower()]
+            tests[-1].devices.append((f"{kind} {number}", verdict))
         elif of_warning is not None and not label:
             warnings = tests[-1].warnings
             joint = "" if len(before) >= _FULL else " "  # a full row breaks within a word
@@ -178,8 +186,11 @@ def _report(tests: Sequence[_Test]) -> Report:
         if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN:
             skipped.append(test.name)
     results.sort(key=lambda result: result.code in _UNSAID)
-    notes = (f"not run: {', '.join(skipped[:8])}",) if skipped else ()
-    return Report(_TOOL, tuple(results), notes=notes)
+    notes = []
+    if skipped:
+        names = ", ".join(skipped[:8])
+        notes.append(f"not run: {names}")
+    return Report(_TOOL, tuple(results), notes=tuple(notes))
 
 
 def _rows(lines: Lines) -> Rows:
@@ -207,14 +218,18 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
 
     None in another text.
     """
-    return list(_diagnoses(json_in(text[:_MAX_TEXT])))
+    document = json_in(text[:_MAX_TEXT])
+    return list(_diagnoses(document))
 
 
 def read_document(document: Document) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
-    if not any("DCGM" in key and "iagnos" in key for key in document):
+    is_diagnosis = any("DCGM" in key and "iagnos" in key for key in document)
+    if not is_diagnosis:
         return None
-    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
+    results = []
+    for each in _diagnoses(document):
+        results.append(Result(each.verdict, each.code, each.words))
     return Report(_TOOL, tuple(results))
 
 
@@ -225,21 +240,32 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
     for value in document.values():
         for category in items(value, "test_categories"):
             for test in items(category, "tests"):
-                for result in items(test, "results") or items(test, "test_summary"):
-                    yield from _diagnosis(str(test.get("name")), result)
+                name = str(test.get("name"))
+                results = items(test, "results") or items(test, "test_summary")
+                for result in results:
+                    yield from _diagnosis(name, result)
 
 
 def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
     status = str(result.get("status", "")).lower()
-    named = (verdict for word, verdict in _VERDICTS.items() if status.startswith(word))
-    verdict = next(named, Verdict.NOT_RUN)
+    verdict = Verdict.NOT_RUN
+    for word, named in _VERDICTS.items():
+        if status.startswith(word):
+            verdict = named
     if verdict is Verdict.NOT_RUN:
         return
     group = str(result.get("entity_group", "GPU"))
-    ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
-    where = "" if ids is None else f"{group} {ids}"
-    read = _result(test, verdict, where, _first_warning(result))
+    ids = None
+    for key in ("gpu_ids", "gpu_id", "entity_id"):
+        if key in result:
+            ids = result[key]
+            break
+    where = ""
+    if ids is not None:
+        where = f"{group} {ids}"
+    warning = _first_warning(result)
+    read = _result(test, verdict, where, warning)
     numbers = []
     if group == "GPU" and read.code != _SETTING:
         numbers = re.findall(r"\d{1,4}", str(ids))
@@ -253,8 +279,13 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
 
 def _first_warning(result: Document) -> str:
     """Return the first warning, which is a text or an object with one; empty without any."""
-    warning = next(iter(listed(result.get("warnings"))), "")
-    return str(warning.get("warning", "") if isinstance(warning, dict) else warning)
+    warnings = listed(result.get("warnings"))
+    if not warnings:
+        return ""
+    first = warnings[0]
+    if isinstance(first, dict):
+        first = first.get("warning", "")
+    return str(first)
 
 
 def read_health(lines: Lines) -> Report:
@@ -283,11 +314,10 @@ def read_health(lines: Lines) -> Report:
             message = f"{entries[-1][3]} {value}".strip()
             entries[-1][3] = message[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
-    results = [
-        _of_health(verdict, device, system, message)
-        for verdict, device, system, message in entries
-        if system or message or device not in explained
-    ]
+    results = []
+    for verdict, device, system, message in entries:
+        if system or message or device not in explained:
+            results.append(_of_health(verdict, device, system, message))
     if overall and not results:
         results = [overall]
     return Report("dcgmi health", tuple(results))
@@ -295,8 +325,9 @@ def read_health(lines: Lines) -> Report:
 
 def _state_in(text: str) -> str:
     """Return the state in a row; empty without one."""
-    match = _HEALTH.search(text)
-    return match[1] if match else ""
+    if match := _HEALTH.search(text):
+        return match[1]
+    return ""
 
 
 def _overall(row: str) -> Result | None:
@@ -309,8 +340,11 @@ def _overall(row: str) -> Result | None:
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
     """Return the state of a device, with the code of the system that it names."""
-    words = ": ".join(part for part in (device, system, message) if part)
-    code = code_of(system, message) if system or message else SAYS_BAD
+    parts = filter(None, (device, system, message))
+    words = ": ".join(parts)
+    code = SAYS_BAD
+    if system or message:
+        code = code_of(system, message)
     return Result(verdict, code, words)
 
 
@@ -319,5 +353,7 @@ def _health_rows(lines: Lines) -> Rows:
     for line in lines:
         if not line.lstrip().startswith("|"):
             continue
-        first, *others = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        yield first, next(iter(others), "")
+        row = line.strip().strip("|")
+        first, *others = [cell.strip() for cell in row.split("|")]
+        value = others[0] if others else ""
+        yield first, value

@@ -130,8 +130,9 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
     entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
-    calls = [call for call in map(_call, entries) if call]
-    return RankTrace(rank, dict(_groups(entries, members)), in_flight(calls, members))
+    groups = dict(_groups(entries, members))
+    calls = filter(None, map(_call, entries))
+    return RankTrace(rank, groups, in_flight(calls, members))
 
 
 def _json(content: bytes) -> object:
@@ -177,10 +178,9 @@ def _call(entry: Entry) -> Call | None:
     group = _group_of(entry)
     if type(number) is not int or not group:
         return None
+    operation = _text(entry.get("profiling_name"))
     is_done = entry.get("state") == "completed" or entry.get("retired") is True
-    return Call(
-        group=group[0], operation=_text(entry.get("profiling_name")), number=number, is_done=is_done
-    )
+    return Call(group=group[0], operation=operation, number=number, is_done=is_done)
 
 
 def _group_of(entry: Entry) -> list[str]:
@@ -203,13 +203,9 @@ def _groups(
             names[group] = name
             operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
-        trace = GroupTrace(
-            names[group],
-            members.get(group, ()),
-            collective=max(of_group),
-            operations=of_group,
-        )
-        yield group, trace
+        ranks = members.get(group, ())
+        last = max(of_group)
+        yield group, GroupTrace(names[group], ranks, collective=last, operations=of_group)
 
 
 def _entry(entry: Entry) -> tuple[str, str, int, str] | None:
@@ -221,7 +217,8 @@ def _entry(entry: Entry) -> tuple[str, str, int, str] | None:
     if type(number) is not int or not 0 < number < 1 << 62:
         return None
     group_id, name = group
-    return group_id, name or group_id, number, _text(entry.get("profiling_name"))
+    operation = _text(entry.get("profiling_name"))
+    return group_id, name or group_id, number, operation
 
 
 def _members(config: object) -> Iterator[tuple[str, Ranks]]:
@@ -241,7 +238,9 @@ def _members(config: object) -> Iterator[tuple[str, Ranks]]:
 
 def _text(value: object) -> str:
     """Return a text of bounded length; empty for any other value."""
-    return printable(value[:_MOST_TEXT]) if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return printable(value[:_MOST_TEXT])
+    return ""
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
@@ -283,17 +282,18 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     awaited = set[int]().union(*waits.values())
     everyone = set[int]().union(*members.values(), range(ranks or 0))
     silent = sorted(everyone - known.keys())
-    late = [
-        Late(rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
-        for rank in silent[:64]
-    ]
+    late = []
+    for rank in silent[:64]:
+        reason = Reason.of("rank-left-no-dump", rank=rank, place="")
+        late.append(Late(rank, host="", reason=reason))
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
     if working or silent:  # ranks that wait, wait for those that are silent
         roots = working
     for rank in roots:
         trace = known[rank]
-        late.append(Late(rank, trace.host, _not_entered(trace, known, members)))
+        reason = _not_entered(trace, known, members)
+        late.append(Late(rank, trace.host, reason))
     return late or _not_communicating(known)
 
 
@@ -304,11 +304,15 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
     members: dict[str, set[int]] = {}
     for trace in traces:
         for group_id, group in trace.groups.items():
-            members.setdefault(group_id, set()).update(group.ranks, (trace.rank,))
+            of_group = members.setdefault(group_id, set())
+            of_group.update(group.ranks)
+            of_group.add(trace.rank)
             if ranks and group.name == "default_pg":
-                members[group_id].update(range(ranks))
+                of_group.update(range(ranks))
         for transfer in trace.transfers:
-            members.setdefault(transfer.group, set()).update((transfer.sender, transfer.receiver))
+            of_group = members.setdefault(transfer.group, set())
+            of_group.add(transfer.sender)
+            of_group.add(transfer.receiver)
     return members
 
 
@@ -319,7 +323,9 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         others = members[group_id] & known.keys()
-        awaited |= {rank for rank in others if _number(known[rank], group_id) < group.collective}
+        for rank in others:
+            if _number(known[rank], group_id) < group.collective:
+                awaited.add(rank)
     return awaited
 
 
@@ -329,7 +335,10 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
     """
     for transfer, count in trace.transfers.items():
         peer = transfer.peer_of(trace.rank)
-        if peer in known and known[peer].transfers.get(transfer, 0) < count:
+        if peer not in known:
+            continue
+        its_count = known[peer].transfers.get(transfer, 0)
+        if its_count < count:
             yield peer, transfer
 
 
@@ -353,10 +362,11 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
             if peer == trace.rank:
                 waiting.setdefault(other.rank, transfer)
     group_id = max(ahead, key=lambda name: (ahead[name], name))
-    if len(waiting) >= max(1, ahead[group_id]):
+    if waiting and len(waiting) >= ahead[group_id]:
         peer = min(waiting)
-        operation = waiting[peer].from_side_of(trace.rank)
-        group = _group_name(known[peer], waiting[peer])
+        transfer = waiting[peer]
+        operation = transfer.from_side_of(trace.rank)
+        group = _group_name(known[peer], transfer)
         return _standing("transfer-not-entered", trace, operation=operation, group=group, peer=peer)
     return _collective_missing(trace, group_id, known, members)
 
@@ -367,12 +377,16 @@ def _collective_missing(trace: RankTrace, group_id: str, known: Traces, members:
     others = members[group_id] & known.keys() - {trace.rank}
     traced = [known[rank].groups.get(group_id) for rank in sorted(others)]
     entered = [group for group in traced if group]
-    operation = next(
-        (group.operations[number] for group in entered if number in group.operations), "collective"
+    operation = "collective"
+    for group in entered:
+        if number in group.operations:
+            operation = group.operations[number]
+            break
+    _, _, name = operation.rpartition(":")
+    group_name = entered[0].name or group_id
+    return _standing(
+        "collective-not-entered", trace, operation=name, number=number, group=group_name
     )
-    name = operation.rpartition(":")[2]
-    group = entered[0].name or group_id
-    return _standing("collective-not-entered", trace, operation=name, number=number, group=group)
 
 
 def _not_communicating(known: Traces) -> list[Late]:
@@ -381,9 +395,11 @@ def _not_communicating(known: Traces) -> list[Late]:
     waiting = sum(trace.waits is True for trace in known.values())
     if not waiting or len(away) >= waiting:
         return []
-    return [
-        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
-    ]
+    late = []
+    for trace in away:
+        reason = _standing("rank-stands-elsewhere", trace)
+        late.append(Late(trace.rank, trace.host, reason))
+    return late
 
 
 def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
@@ -419,4 +435,5 @@ def circular_wait(traces: Sequence[RankTrace]) -> Reason | None:
         groups.update(group.name for group in trace.groups.values())
         groups.update(_group_name(trace, transfer) for transfer in trace.transfers)
     ranks = ", ".join(str(trace.rank) for trace in waiting[:16])
-    return Reason.of("ranks-wait-in-a-circle", ranks=ranks, groups=", ".join(sorted(groups)[:8]))
+    names = ", ".join(sorted(groups)[:8])
+    return Reason.of("ranks-wait-in-a-circle", ranks=ranks, groups=names)

@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from seatrial.model.testbed import RankProcess
 from seatrial.remote.command import RemoteRanks, is_piece
@@ -101,32 +101,42 @@ class Follower:
     def follow(self) -> MpiResult:
         """Read to the end; return the result."""
         while (batch := self._process.read_lines(0.2)) is not None:
-            for line in batch:
-                self._room -= max(len(line) + 1, _LINE_COST)
-                whole = self._srun.whole(line) if self._piece_of is None else line
-                if whole is not None:
-                    self._take(whole)
+            self._take_batch(batch)
             too_late = time.monotonic() > self._deadline
             # Everything was ended a while ago: what still comes then has piled up faster than it
             # could be read.
-            if (
-                self._room < 0
-                or self._process.received_bytes > self._max_bytes
-                or (too_late and batch)
-            ):
+            has_piled_up = too_late and bool(batch)
+            if self._is_too_much() or has_piled_up:
                 return self._ended_for_flooding()
             if too_late:
                 return self._result(None, past_deadline=True)
             is_settled = self._settled_at and time.monotonic() > self._settled_at
             if is_settled and not self._asked_to_end:
-                log.warning(
-                    "mpirun has printed everything and does not leave; ending it and "
-                    "using its output"
-                )
-                self._asked_to_end = True
-                self._process.close_stdin()
-                self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
-        return self._result(self._process.exit_status())
+                self._ask_to_end()
+        status = self._process.exit_status()
+        return self._result(status)
+
+    def _take_batch(self, batch: Iterable[str]) -> None:
+        for line in batch:
+            with_newline = len(line) + 1
+            self._room -= max(with_newline, _LINE_COST)
+            if self._piece_of is not None:
+                self._take(line)
+                continue
+            whole = self._srun.whole(line)
+            if whole is not None:
+                self._take(whole)
+
+    def _is_too_much(self) -> bool:
+        return self._room < 0 or self._process.received_bytes > self._max_bytes
+
+    def _ask_to_end(self) -> None:
+        log.warning(
+            "mpirun has printed everything and does not leave; ending it and using its output"
+        )
+        self._asked_to_end = True
+        self._process.close_stdin()
+        self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
 
     def _ended_for_flooding(self) -> MpiResult:
         """Discard further output until the end: the next mpirun must not start beside this one."""
@@ -134,8 +144,9 @@ class Follower:
         seconds = now - self._started
         deadline = now + SUPERVISOR_GRACE_S
         self._process.close_stdin()
-        while time.monotonic() < deadline and self._process.read(0.2) is not None:
-            pass
+        while time.monotonic() < deadline:
+            if self._process.read(0.2) is None:
+                break
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
     def _take(self, read: str) -> None:
@@ -146,7 +157,8 @@ class Follower:
             self._keep(RankLine(logged, read.rank))
             return
         goes_on = is_piece(read)  # it waits in the log for what a secret may end with
-        written = self._log_file.write(read if goes_on else f"{read}\n")
+        text = read if goes_on else f"{read}\n"
+        written = self._log_file.write(text)
         logged = written.removesuffix("\n")
         line = rank_line(logged, self._piece_of)
         self._piece_of = line.rank if goes_on else None
@@ -187,18 +199,24 @@ class Follower:
         for line in self._srun.unended():
             self._take(line)
         message = self._supervisor or ""
+        is_lost = status is None and not message and not past_deadline
+        if message:
+            status = None  # the supervisor's own
         not_started = None
+        ended = past_deadline or bool(message)
         if message.startswith(_CANNOT_START):
             not_started = message.removeprefix(_CANNOT_START)
-        ended = not_started is None and (past_deadline or bool(message))
-        waited = _WAITED.match(message)
+            ended = False
+        waited_s = 0.0
+        if waited := _WAITED.match(message):
+            waited_s = float(waited["seconds"])
         return MpiResult(
-            exit_status=None if message else status,
+            exit_status=status,
             lines=self._lines.kept(),
             seconds=seconds,
             timed_out=ended and not self._asked_to_end,
             reaped=ended and self._asked_to_end,
             not_started=not_started,
-            lost=status is None and not message and not past_deadline,
-            waited_s=float(waited["seconds"]) if waited else 0.0,
+            lost=is_lost,
+            waited_s=waited_s,
         )

@@ -3,7 +3,7 @@
 What may not be read, or does not answer, is not reported.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from platform import machine as this_machine
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
+_PULL_SECRETS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # types
+_STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
+_CSI_DRIVER = Kind("storage.k8s.io/v1", "CSIDriver")
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
@@ -45,8 +48,11 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
         api.version()
     except SeatrialError as error:
         return [error.reason]
-    needed = rights(launcher, bool(settings.queue), settings.profile)
-    reasons = list(_forbidden(api, [*needed, *qualify_rights(cluster)]))
+    needed = [
+        *rights(launcher, bool(settings.queue), settings.profile),
+        *qualify_rights(cluster),
+    ]
+    reasons = list(_forbidden(api, needed))
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
@@ -59,9 +65,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
         reasons += nodes_that_fit(nodes, cluster, settings)
-        meant = [
-            node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)
-        ]
+        meant = _meant(nodes, cluster, settings)
         if missing := not_requested(meant, cluster, settings):
             reasons.append(missing)
     return reasons
@@ -72,59 +76,65 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
         if right.optional:  # a run does without
             continue
         denied = [verb for verb in right.verbs if not api.may(verb, right)]
-        if denied:
-            resource = f"{right.resource}.{right.group}" if right.group else right.resource
-            where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
-            yield Reason.of(
-                "forbidden",
-                doing=f"{', '.join(denied)} {resource} {where}",
-                problem=f"needed to {right.why}",
-            )
+        if not denied:
+            continue
+        verbs = ", ".join(denied)
+        resource = right.resource
+        if right.group:
+            resource += f".{right.group}"
+        where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
+        yield Reason.of(
+            "forbidden",
+            doing=f"{verbs} {resource} {where}",
+            problem=f"needed to {right.why}",
+        )
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
     """Submit the manifests as a dry run, which admission policies and webhooks see too."""
-    run = trial_run(cluster)
-    for manifest in objects(
-        plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")
-    ):
+    planned = plan(trial_run(cluster))
+    files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")
+    for manifest in objects(planned, files):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
             continue
         try:
             api.create(manifest, dry_run=True)
         except SeatrialError as error:
-            # Some webhooks have no dry run
-            return [] if "does not support dry run" in str(error) else [error.reason]
+            if "does not support dry run" in str(error):  # of some webhook
+                return []
+            return [error.reason]
     return []
 
 
 def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
     try:
-        queues = {queue["metadata"]["name"]: queue for queue in api.list(LOCAL_QUEUE)}
+        queues = {_name(queue): queue for queue in api.list(LOCAL_QUEUE)}
     except SeatrialError as error:
         return [error.reason]
     queue = queues.get(str(settings.queue))
     if queue is None:
-        return [
-            Reason.of(
-                "queue-not-found",
-                queue=settings.queue,
-                namespace=settings.namespace,
-                there=f"there are: {', '.join(sorted(queues))}" if queues else "there is none",
-            )
-        ]
+        there = "there is none"
+        if queues:
+            names = ", ".join(sorted(queues))
+            there = f"there are: {names}"
+        missing = Reason.of(
+            "queue-not-found",
+            queue=settings.queue,
+            namespace=settings.namespace,
+            there=there,
+        )
+        return [missing]
     active = conditions(queue).get("Active")
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
-        return [
-            Reason.of(
-                "queue-inactive",
-                queue=settings.queue,
-                reason=active.get("reason"),
-                message=active.get("message"),
-            )
-        ]
+        inactive = Reason.of(
+            "queue-inactive",
+            queue=settings.queue,
+            reason=active.get("reason"),
+            message=active.get("message"),
+        )
+        return [inactive]
     return []
 
 
@@ -132,51 +142,75 @@ def nodes_that_fit(
     nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform
 ) -> list[Reason]:
     """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
-    labels = node_selector(cluster, settings)
-    chosen = [node for node in nodes if _is_meant(node, labels, settings)]
+    chosen = _meant(nodes, cluster, settings)
     names_by_lack: dict[Reason, list[str]] = {}
+    fit = 0
     for node in chosen:
         if lack := _lack(node, cluster, settings):
-            names_by_lack.setdefault(lack, []).append(node["metadata"]["name"])
-    fit = len(chosen) - sum(map(len, names_by_lack.values()))
+            names = names_by_lack.setdefault(lack, [])
+            names.append(_name(node))
+        else:
+            fit += 1
     if fit >= cluster.nodes:
         return []
+    meant = f"{len(chosen)} of {len(nodes)} nodes are meant"
+    labels = node_selector(cluster, settings)
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
-    meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (
-        f" ({selector})" if selector else ""
-    )
-    few = Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)
+    if selector:
+        meant += f" ({selector})"
+    reasons = [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)]
     # Nodes without any GPU last
     nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")
-    return [join([few, *(placed(some_of(names_by_lack[lack]), lack) for lack in nearest[:8])])]
+    for lack in nearest[:8]:
+        names = names_by_lack[lack]
+        reasons.append(placed(some_of(names), lack))
+    return [join(reasons)]
+
+
+def _meant(
+    nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform
+) -> list[Object]:
+    """Return the nodes that the settings select."""
+    selected = node_selector(cluster, settings)
+    return [node for node in nodes if _is_meant(node, selected, settings)]
 
 
 def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
     labels = node["metadata"].get("labels", {})
-    host = labels.get("kubernetes.io/hostname", node["metadata"]["name"])
-    if (
-        settings.target_nodes and host not in settings.target_nodes
-    ) or host in settings.avoid_nodes:
+    host = labels.get("kubernetes.io/hostname", _name(node))
+    if host in settings.avoid_nodes:
+        return False
+    if settings.target_nodes and host not in settings.target_nodes:
         return False
     return all(labels.get(key) == value for key, value in selected.items())
+
+
+def _name(made: Object) -> str:
+    name: str = made["metadata"]["name"]
+    return name
 
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
     """Return why this node cannot take a pod, or None."""
     if not true_condition(node, "Ready"):
-        message = conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
+        ready = conditions(node).get("Ready", {})
+        message = ready.get("message") or "the kubelet is silent"
         return Reason.of("node-unfit", lack=f"is not ready: {message}")
-    if node["spec"].get("unschedulable"):
+    spec = node["spec"]
+    if spec.get("unschedulable"):
         return Reason.of("node-unfit", lack="is cordoned")
     tolerated = tolerations(cluster, settings)
-    for taint in node["spec"].get("taints", ()):
-        if taint.get("effect") != "PreferNoSchedule" and not is_tolerated(taint, tolerated):
-            value = f"={taint['value']}" if taint.get("value") else ""
-            return Reason.of(
-                "node-unfit",
-                lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations",
-            )
-    return _too_small(node["status"].get("allocatable", {}), cluster, settings)
+    for taint in spec.get("taints", ()):
+        if taint.get("effect") == "PreferNoSchedule" or is_tolerated(taint, tolerated):
+            continue
+        words = taint["key"]
+        if taint.get("value"):
+            words += f"={taint['value']}"
+        return Reason.of(
+            "node-unfit", lack=f"taint {words}:{taint['effect']} is not in platform.tolerations"
+        )
+    offered = node["status"].get("allocatable", {})
+    return _too_small(offered, cluster, settings)
 
 
 def _too_small(
@@ -192,25 +226,26 @@ def _too_small(
             return Reason.of(
                 "node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there
             )
-    if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
+    cpus = offered.get("cpu")
+    if cpus is not None and parse_quantity(cpus) < cluster.gpus:
         return Reason.of(
             "node-unfit",
-            lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one "
-            "of its own",
+            lack=f"offers {cpus} CPUs for {cluster.gpus} GPUs; each rank needs one of its own",
         )
     profile = MACHINES[settings.machine]
+    shared = settings.shared_memory
     # A family's nodes have room for what its pods may take; on others it is an upper bound that
     # nobody may reach.
-    shared = settings.shared_memory or (profile.shared_memory if profile.gpus else None)
-    if (
-        "memory" in offered
-        and shared
-        and parse_quantity(offered["memory"]) < parse_quantity(shared)
-    ):
+    if not shared and profile.gpus:
+        shared = profile.shared_memory
+    memory = offered.get("memory")
+    if memory is None or not shared:
+        return None
+    if parse_quantity(memory) < parse_quantity(shared):
         lacking = f"less than the {shared} that /dev/shm may take"
         return Reason.of(
             "node-unfit",
-            lack=f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory",
+            lack=f"offers {memory} of memory, {lacking}: lower platform.shared_memory",
         )
     return None
 
@@ -240,13 +275,11 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
         secret = api.find(SECRET, name)
         if secret is None:
             yield _missing(where, f"no Secret {name} in namespace {api.namespace}", step, api)
-        elif (kind := secret.get("type")) not in (
-            "kubernetes.io/dockerconfigjson",
-            "kubernetes.io/dockercfg",
-        ):
-            yield _missing(
-                where, f"Secret {name} is {kind}, with which nothing is pulled", step, api
-            )
+            continue
+        kind = secret.get("type")
+        if kind not in _PULL_SECRETS:
+            problem = f"Secret {name} is {kind}, with which nothing is pulled"
+            yield _missing(where, problem, step, api)
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
@@ -264,13 +297,15 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
         if secret is None:
             problem = f"no Secret {variable.secret} in namespace {api.namespace}"
             yield _missing(where, problem, f"create secret generic {variable.secret}", api)
-        elif variable.key not in (data := secret.get("data") or {}):
+            continue
+        keys = secret.get("data") or {}
+        if variable.key not in keys:
             yield Reason.of(
                 "secret-key-missing",
                 where=where,
                 secret=variable.secret,
                 key=variable.key,
-                has=", ".join(sorted(data)) or "none",
+                has=", ".join(sorted(keys)) or "none",
             )
 
 
@@ -282,13 +317,13 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 
 
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    if not (name := settings.priority_class):
+    name = settings.priority_class
+    if not name:
         return
-    classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY_CLASS))
+    classes = sorted(map(_name, api.list(_PRIORITY_CLASS)))
     if name not in classes:
-        yield _missing(
-            "platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}"
-        )
+        there = ", ".join(classes)
+        yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {there}")
 
 
 def _preemptible_class(
@@ -300,9 +335,8 @@ def _preemptible_class(
     where = "qualify.priority_class"
     name = cluster.qualify.priority_class
     step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
-    priority_class = next(
-        (each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None
-    )
+    classes = {_name(each): each for each in api.list(_PRIORITY_CLASS)}
+    priority_class = classes.get(name)
     if priority_class is None:
         yield _missing(where, f"the cluster has no {name}", step)
     elif priority_class["value"] >= 0 or priority_class.get("preemptionPolicy") != "Never":
@@ -322,7 +356,8 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
             continue
         phase = claim.get("status", {}).get("phase")
         modes = set(claim["spec"].get("accessModes", ()))
-        if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
+        is_stuck = phase == "Pending" and not _binds_late(api, claim)
+        if phase == "Lost" or is_stuck:
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
             yield unusable(wrong=f"is {phase}, so no pod can have it: {look}")
         elif cluster.nodes > 1 and not modes & {"ReadWriteMany", "ReadOnlyMany"}:
@@ -338,19 +373,14 @@ def _binds_late(api: Api, claim: Object) -> bool:
     """Return whether the claim gets its volume with the first pod, or may."""
     with suppress(SeatrialError):
         name = claim["spec"].get("storageClassName") or ""
-        storage_class = api.find(Kind("storage.k8s.io/v1", "StorageClass"), name)
-        return bool(
-            storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-        )
+        storage_class = api.find(_STORAGE_CLASS, name) or {}
+        return bool(storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
     return True
 
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    driver = Kind("storage.k8s.io/v1", "CSIDriver")
-    if (
-        any(volume.kind == "gcs" for volume in settings.volumes)
-        and api.find(driver, GCS_FUSE) is None
-    ):
+    needs_driver = any(volume.kind == "gcs" for volume in settings.volumes)
+    if needs_driver and api.find(_CSI_DRIVER, GCS_FUSE) is None:
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
         add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
         yield _missing("platform.volumes", problem, add)

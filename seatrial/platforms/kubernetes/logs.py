@@ -59,16 +59,20 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
     sidecars. Pure.
     """
-    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
-    # What an operator runs besides: the MPI operator's launcher
-    others = [pod for pod in pods if pod not in nodes]
+    nodes: list[Object] = []
+    others: list[Object] = []  # what an operator runs besides: the MPI operator's launcher
+    for pod in pods:
+        role = pod["metadata"]["labels"].get(ROLE)
+        kind = nodes if role == NODE_ROLE else others
+        kind.append(pod)
     called = [f"worker-{name}" for name in names(nodes)]
     if nodes:
         called[0] = "coordinator"
-    called += [pod["metadata"]["name"] for pod in others]
     logs = []
-    for pod, name in zip((*nodes, *others), called, strict=True):
+    for pod, name in zip(nodes, called, strict=True):
         logs += _of_pod(pod, name)
+    for pod in others:
+        logs += _of_pod(pod, pod["metadata"]["name"])
     return logs
 
 
@@ -103,10 +107,14 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
 
 def _state(state: Object) -> str:
     for kind, details in state.items():
-        if details is not None:
-            facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
-            known = [one_line(word) for word in facts if word not in (None, "")]
-            return " ".join([kind, *known])
+        if details is None:
+            continue
+        words = [kind]
+        for name in ("reason", "exitCode", "message"):
+            fact = details.get(name)
+            if fact not in (None, ""):
+                words.append(one_line(fact))
+        return " ".join(words)
     return "state unknown"
 
 
@@ -120,26 +128,25 @@ def events_text(events: Iterable[Object], name: str) -> str:
         about = event["involvedObject"].get("name") or ""
         if name in about:
             own.append(event)
-    lines = []
-    for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
-        involved = event["involvedObject"]
-        count = event.get("count") or 1
-        often = f" (x{count})" if count > 1 else ""
-        message = one_line(event.get("message"))
-        kind = event.get("type") or "Normal"
-        reason = event.get("reason") or ""
-        lines.append(
-            f"{_time(event)} {kind:<7} {reason:<20} "
-            f"{involved.get('kind')}/{involved.get('name')}{often}: {message}\n"
-        )
-    return "".join(lines)
+    own.sort(key=_time)
+    return "".join(map(_event_line, own[-_MAX_EVENTS:]))
+
+
+def _event_line(event: Object) -> str:
+    involved = event["involvedObject"]
+    about = f"{involved.get('kind')}/{involved.get('name')}"
+    count = event.get("count") or 1
+    often = f" (x{count})" if count > 1 else ""
+    message = one_line(event.get("message"))
+    kind = event.get("type") or "Normal"
+    reason = event.get("reason") or ""
+    return f"{_time(event)} {kind:<7} {reason:<20} {about}{often}: {message}\n"
 
 
 def _time(event: Object) -> str:
     series: Mapping[str, str] = event.get("series") or {}
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    if last:
+        return last
     created = event["metadata"].get("creationTimestamp") or ""
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    for each in times:
-        if each:
-            return each
     return str(created)
