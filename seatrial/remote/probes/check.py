@@ -33,7 +33,17 @@ from typing import Any
 
 import placement
 from command_line import Option, parser_of
-from probe_answers import Json, figure, last_json, measured, number, objects, read_json, text
+from probe_answers import (
+    Json,
+    figure,
+    last_json,
+    machine_lines,
+    number,
+    objects,
+    read_json,
+    text,
+    training_line,
+)
 from processes import Ended, run, run_probe
 
 # Exit statuses of a probe: rendezvous.py
@@ -100,14 +110,16 @@ def collective(gpus: int, timeout_s: float) -> Part:
         over = f"{gpus} GPUs, NCCL"
     else:
         return sums(gpus, timeout_s)
-    lines = [line.split() for line in ended.output.splitlines()]
-    rows = [words for words in lines if is_row(words)]
-    for words in rows:
+    last = ["0"]
+    for line in ended.output.splitlines():
+        words = line.split()
+        if not is_row(words):
+            continue
         if any(words[side] != "0" for side in _WRONG_COLUMNS):
             return Part("COLLECTIVE", verdict="corrupt", reason="all_reduce: elements are wrong")
+        last = words
     largest = _LARGEST["gpu" if gpus else "cpu"]
     mib = largest >> 20
-    last = rows[-1] if rows else ["0"]
     if ended.status != 0 or int(last[0]) != largest:
         return broken("COLLECTIVE", ended, f"no row of {mib} MiB")
     busbw = float(last[_BUSBW_COLUMN])
@@ -122,7 +134,7 @@ def sums(gpus: int, timeout_s: float) -> Part:
     arguments = ("--device", "cuda", "--rounds", _ROUNDS)
     ended = run_probe("all_reduce", arguments, timeout_s, gpus)
     ranks = objects(last_json(ended) or {}, "ranks")
-    wrong = names_of([rank for rank in ranks if rank.get("wrong") != 0])
+    wrong = names_of(rank for rank in ranks if rank.get("wrong") != 0)
     if wrong:
         problem = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
         return Part("COLLECTIVE", verdict="corrupt", reason=problem)
@@ -178,20 +190,6 @@ def training(gpus: int, timeout_s: float) -> Part:
     return Part("TRAIN", (line,), figures=results)
 
 
-def training_line(results: Json, over: str) -> str:
-    """Return what was trained over what, how fast, and how the loss fell."""
-    model = text(results.get("model"))
-    precision = text(results.get("precision"))
-    rate = figure(measured(results, "throughput_samples_per_second"))
-    step_ms = figure(1e3 * measured(results, "median_step_time_seconds"))
-    first = measured(results, "loss_start")
-    last = measured(results, "loss_end")
-    return (
-        f"{model} {precision} on {over}: {rate} samples/s, {step_ms} ms a step, "
-        f"loss {first:.3f} to {last:.3f}"
-    )
-
-
 def wrong_ranks(summary: Json) -> str:
     """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
     ranks = objects(summary, "ranks")
@@ -202,7 +200,7 @@ def wrong_ranks(summary: Json) -> str:
     others = outliers(checksums)
     if not others:
         return "training ends with other parameters on different ranks"
-    named = ", ".join(names_of([ranks[index] for index in others]))
+    named = ", ".join(names_of(ranks[index] for index in others))
     return f"training ends with other parameters on rank {named} than on the others"
 
 
@@ -210,8 +208,7 @@ def outliers(values: Sequence[str]) -> list[int] | None:
     """Return the indices of values that differ from the majority's; None without a majority."""
     for value, count in Counter(values).most_common(1):
         if 2 * count > len(values):
-            others = enumerate(values)
-            return [index for index, each in others if each != value]
+            return [index for index, each in enumerate(values) if each != value]
     return None
 
 
@@ -263,7 +260,10 @@ def device_figures(device: Json) -> Json:
     for name, samples in device.items():
         if not isinstance(samples, list):
             continue
-        values = [value for value in map(number, samples) if value and value > 0]
+        values = []
+        for value in map(number, samples):
+            if value and value > 0:
+                values.append(value)
         if values:
             figures[text(name)] = statistics.median(values)
     return figures
@@ -300,17 +300,19 @@ def different_devices(
     groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for device, named in zip(devices, figures):
         digests = device.get("digests")
-        if isinstance(digests, dict):
-            kind = [device.get(name) for name in ("model", "library", "software")]
-            alike = json.dumps(kind)
-            digest = json.dumps(digests, sort_keys=True)
-            groups[alike].append((named["device"], digest))
+        if not isinstance(digests, dict):
+            continue
+        kind = [device.get(name) for name in ("model", "library", "software")]
+        alike = json.dumps(kind)
+        digest = json.dumps(digests, sort_keys=True)
+        groups[alike].append((named["device"], digest))
     for group in groups.values():
         names = [name for name, _ in group]
         digests_of_group = [digest for _, digest in group]
         others = outliers(digests_of_group)
         if others is None:
-            yield "corrupt", f"{', '.join(names)}: alike, and their results differ"
+            devices_alike = ", ".join(names)
+            yield "corrupt", f"{devices_alike}: alike, and their results differ"
             continue
         for index in others:
             name = names[index]
@@ -330,17 +332,16 @@ def main(arguments: Sequence[str]) -> int:
     # What was started ends as well
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parts = []
+    problems = []
+    notes = []
     for part in checked(options):
         show(part)
         parts.append(part)
-    verdict = worst(part.verdict for part in parts)
-    problems = []
-    notes = []
-    for part in parts:
         if part.verdict != "pass":
             problems.append(f"{part.name}: {part.reason}")
         if part.note:
             notes.append(part.note)
+    verdict = worst(part.verdict for part in parts)
     reasons = problems or ["all results are right", *notes]
     reason = "; ".join(reasons)
     print(f"[RESULT] {verdict}: {reason}", flush=True)
@@ -365,12 +366,16 @@ def checked(options: Namespace) -> Iterator[Part]:
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
-    names = [str(device["device"]) for device in devices.figures or ()]
-    gpus = sum(name.startswith("cuda") for name in names)
+    gpus = 0
+    for device in devices.figures or ():
+        if device["device"].startswith("cuda"):
+            gpus += 1
     seen = f"torch sees {gpus} of {options.gpus} GPUs"
     if not gpus and not options.allow_no_gpu:
-        no_gpu = "torch sees no GPU; --allow-no-gpu checks the processors alone"
-        yield Part("GPU", verdict="not_run", reason=seen if options.gpus else no_gpu)
+        reason = "torch sees no GPU; --allow-no-gpu checks the processors alone"
+        if options.gpus:
+            reason = seen
+        yield Part("GPU", verdict="not_run", reason=reason)
         return
     if 0 < gpus < options.gpus:
         yield Part("GPU", verdict="fail", reason=seen)
@@ -385,18 +390,7 @@ def environment(timeout_s: float) -> Part:
     if facts is None:
         problem = ended.problem or "facts printed no JSON"
         return Part("ENV", (f"no inventory: {problem}",))
-    units = {"cpus": "CPUs", "gpus": "GPUs", "memory_gb": "GB of memory"}
-    machine = [f"{number(facts.get(name)) or 0:.0f} {unit}" for name, unit in units.items()]
-    models = [text(facts.get(name)) for name in ("cpu_model", "gpu_model")]
-    described = ", ".join([*machine, *filter(None, models)])
-    lines = [f"{text(facts.get('hostname'))}: {described}"]
-    versions = facts.get("versions")
-    if not isinstance(versions, dict):
-        versions = {}
-    software = [f"{text(name)} {text(version)}" for name, version in versions.items() if version]
-    if software:
-        lines.append(", ".join(software))
-    return Part("ENV", tuple(lines), figures=facts)
+    return Part("ENV", tuple(machine_lines(facts)), figures=facts)
 
 
 def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -> None:

@@ -28,7 +28,6 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,9 @@ from communication import shares_of_groups
 from decoder import SIZES, DecoderSize, loss_of
 from parallel import Degrees, Meshes
 from pretraining_options import OPTIONS, add_faults, checked
-from rendezvous import WRONG_RESULT, CannotStart, Json, RankPlacement
+from rendezvous import WRONG_RESULT, Json, RankPlacement
 from step_clock import PHASES, Step, StepClock
+from token_sequences import TokenSequences
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
@@ -66,9 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.deterministic or options.replays:
         # Else cuBLAS is free to sum in another order
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(mode=bool(options.replays))
     replayed = None
     if options.replays:
+        torch.use_deterministic_algorithms(mode=True)
         replayed = replays.run(size, options, here, device)
     torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
@@ -83,9 +83,12 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(document)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
-    comparisons = (result["replays"], result["copies"])
-    differs = any(comparison and comparison["odd"] for comparison in comparisons)
-    return 0 if result["finite"] and not differs else WRONG_RESULT
+    for comparison in (result["replays"], result["copies"]):
+        if comparison and comparison["odd"]:
+            return WRONG_RESULT
+    if result["finite"]:
+        return 0
+    return WRONG_RESULT
 
 
 class Pretraining:
@@ -119,8 +122,10 @@ class Pretraining:
         if options.compile:
             self.loss_of = torch.compile(loss_of)
         self.is_last_stage = self.meshes.rank("pp") == degrees.pp - 1
-        self.schedule = self._schedule() if degrees.pp > 1 else None
-        self.tokens = open_tokens(options.tokens) if options.tokens else None
+        self.schedule: Schedule1F1B | None = None
+        if degrees.pp > 1:
+            self.schedule = self._schedule()
+        self.sequences = TokenSequences(options, size.vocabulary, self.device).take
         self.losses: list[float] = []
         self.window: list[Tensor] = []
         self.unread: list[tuple[Tensor, list[Step]]] = []
@@ -169,8 +174,10 @@ class Pretraining:
             saves = self.checkpoints.is_due(step, is_last=is_last)
             reads_all = saves or is_last
             is_full = len(self.window) >= _SETTLED_EVERY[self.device.type]
-            if (reads_all or is_full) and not self.settle(is_last=reads_all):
-                break
+            if reads_all or is_full:
+                are_finite = self.settle(is_last=reads_all)
+                if not are_finite:
+                    break
             if saves:
                 watchdog.beat(step)
                 saved = self.checkpoints.save(done)
@@ -231,13 +238,7 @@ class Pretraining:
         never waits for it.
         """
         if self.window:
-            mine = torch.stack(self.window)
-            self.window = []
-            dist.all_reduce(mine)
-            ranks_of_last_stage = self.here.world_size // self.degrees.pp
-            mine /= ranks_of_last_stage
-            steps = self.clock.close()
-            self.unread.append((mine, steps))
+            self._average_window()
         reads_all = is_last or self.device.type == "cpu"
         while self.unread and (reads_all or len(self.unread) > 1):
             losses, steps = self.unread.pop(0)
@@ -245,6 +246,16 @@ class Pretraining:
             if not self.read(losses.tolist(), times):
                 return False
         return True
+
+    def _average_window(self) -> None:
+        """Average the losses of the last steps over the ranks, on the device."""
+        losses = torch.stack(self.window)
+        self.window = []
+        dist.all_reduce(losses)
+        ranks_of_last_stage = self.here.world_size // self.degrees.pp
+        losses /= ranks_of_last_stage
+        steps = self.clock.close()
+        self.unread.append((losses, steps))
 
     def read(self, losses: list[float], times: list[float]) -> bool:
         """Report the losses and times of steps; False if a loss is not finite."""
@@ -254,7 +265,7 @@ class Pretraining:
             self.step_time_ms.append(time_ms)
             shown = loss if math.isfinite(loss) else None
             self.report(event="step", step=step, loss=shown, step_time_ms=time_ms)
-        return all(map(math.isfinite, losses))
+        return _are_finite(losses)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if
@@ -264,7 +275,8 @@ class Pretraining:
         degrees = self.degrees
         rank_of = self.meshes.rank
         place = rank_of("fsdp") * degrees.ep + rank_of("ep")
-        first = (step * degrees.data + place) * options.batch
+        batches_before = step * degrees.data + place
+        first = batches_before * options.batch
         sequences = self.sequences(first, options.batch)
         length = options.sequence // degrees.cp
         start = rank_of("cp") * length
@@ -272,47 +284,6 @@ class Pretraining:
         inputs = sequences[:, start:end]
         labels = sequences[:, start + 1 : end + 1]
         return inputs, labels.contiguous()
-
-    def sequences(self, first: int, count: int) -> Tensor:
-        """Return sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo
-        the vocabulary.
-        """
-        numbers = range(first, first + count)
-        if self.tokens is not None:
-            rows = [self._from_file(number) for number in numbers]
-            return torch.stack(rows).to(self.device, non_blocking=True)
-        vocabulary = self.size.vocabulary
-        seeded = self.options.seed * 7919
-        starts = [(seeded + number * 104_729) % vocabulary for number in numbers]
-        first_tokens = torch.tensor(starts, device=self.device)
-        factors, terms = self.recurrence
-        return (first_tokens[:, None] * factors + terms) % vocabulary
-
-    def _from_file(self, number: int) -> Tensor:
-        tokens: Any = self.tokens
-        length = self.options.sequence + 1
-        first = number * length
-        places = torch.arange(first, first + length)
-        row = tokens[places % len(tokens)]
-        return row.long() % self.size.vocabulary
-
-    @cached_property
-    def recurrence(self) -> tuple[Tensor, Tensor]:
-        """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the
-        vocabulary.
-        """
-        vocabulary = self.size.vocabulary
-        factor = 1
-        term = 0
-        factors = [factor]
-        terms = [term]
-        for _ in range(self.options.sequence):
-            factor = 5 * factor % vocabulary
-            term = (5 * term + 7) % vocabulary
-            factors.append(factor)
-            terms.append(term)
-        device = self.device
-        return torch.tensor(factors, device=device), torch.tensor(terms, device=device)
 
     def break_on_purpose(self, step: int) -> None:
         """Do what a fault of the local platform asks for, at its step, in the first attempt
@@ -339,7 +310,7 @@ class Pretraining:
     def summary(self, replayed: Json | None) -> Json:
         """Return the last event, the same on every rank."""
         options = self.options
-        finite = all(map(math.isfinite, self.losses))
+        finite = _are_finite(self.losses)
         mine = self._of_this_rank()
         shares = {}
         if finite:
@@ -378,7 +349,9 @@ class Pretraining:
         }
         for name in (*PHASES, "compute", "step"):
             median = self.clock.median(name, self.options.warmup)
-            mine[f"{name}_ms"] = None if median is None else round(median, 4)
+            if median is not None:
+                median = round(median, 4)
+            mine[f"{name}_ms"] = median
         mine["memory_gb"] = None
         if self.device.type == "cuda":
             tensor_bytes = torch.cuda.max_memory_allocated()
@@ -413,29 +386,23 @@ class Pretraining:
 
 def size_name(size: DecoderSize) -> str:
     """Return the size's name; "4x64" where it has none."""
-    names = (name for name, known in SIZES.items() if known == size)
-    return next(names, f"{size.layers}x{size.width}")
+    for name, known in SIZES.items():
+        if known == size:
+            return name
+    return f"{size.layers}x{size.width}"
 
 
-def open_tokens(path: str) -> Tensor:
-    """Return the tokens of a file of 32 bit numbers, read as they are needed.
-
-    Raises CannotStart.
-    """
-    try:
-        count = Path(path).stat().st_size // 4
-        return torch.from_file(path, shared=False, size=count, dtype=torch.int32)
-    except (OSError, RuntimeError) as error:
-        raise CannotStart(f"{path}: cannot be read as tokens: {error}") from error
+def _are_finite(losses: Sequence[float]) -> bool:
+    return all(map(math.isfinite, losses))
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("training.py --model llama", __doc__, OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     options.fault = options.fault or []
-    if min(options.sequence, options.steps, options.batch) < 1 or options.sequence < 2:
+    if min(options.steps, options.batch) < 1 or options.sequence < 2:
         parser.error("needs --steps and --batch of 1 or more, --sequence of 2 or more")
-    if options.warmup < 0 or options.warmup >= options.steps:
+    if not 0 <= options.warmup < options.steps:
         parser.error(f"--warmup {options.warmup} leaves none of {options.steps} steps to time")
     return options
 

@@ -77,3 +77,39 @@ def text(value: object) -> str:
     line = " ".join(words.split())
     printable = "".join(letter for letter in line if letter.isprintable())
     return printable[:_MAX_TEXT]
+
+
+def machine_lines(facts: Json) -> list[str]:
+    """Return what a machine is: its name, processors, GPUs and memory, then its software."""
+    machine = []
+    for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"), ("memory_gb", "GB of memory")):
+        count = number(facts.get(name)) or 0
+        machine.append(f"{count:.0f} {unit}")
+    for name in ("cpu_model", "gpu_model"):
+        model = text(facts.get(name))
+        if model:
+            machine.append(model)
+    host = text(facts.get("hostname"))
+    described = ", ".join(machine)
+    lines = [f"{host}: {described}"]
+    versions = facts.get("versions")
+    if not isinstance(versions, dict):
+        versions = {}
+    software = [f"{text(name)} {text(version)}" for name, version in versions.items() if version]
+    if software:
+        lines.append(", ".join(software))
+    return lines
+
+
+def training_line(results: Json, over: str) -> str:
+    """Return what was trained over what, how fast, and how the loss fell."""
+    model = text(results.get("model"))
+    precision = text(results.get("precision"))
+    rate = figure(measured(results, "throughput_samples_per_second"))
+    step_ms = figure(1e3 * measured(results, "median_step_time_seconds"))
+    first = measured(results, "loss_start")
+    last = measured(results, "loss_end")
+    return (
+        f"{model} {precision} on {over}: {rate} samples/s, {step_ms} ms a step, "
+        f"loss {first:.3f} to {last:.3f}"
+    )
