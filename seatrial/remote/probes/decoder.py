@@ -57,9 +57,9 @@ class DecoderSize:
 
     def parameters(self, *, active: bool = False) -> int:
         """Return how many parameters there are; only those that one token meets, if `active`."""
-        networks = 1
-        if self.experts:
-            networks = self.active_experts if active else self.experts
+        networks = self.experts or 1
+        if self.experts and active:
+            networks = self.active_experts
         width = self.width
         per_head = width // self.heads
         query_and_out = 2 * width * width
@@ -67,8 +67,9 @@ class DecoderSize:
         network = 3 * width * self.hidden
         router = self.experts * width
         norms = 2 * width
-        layer = query_and_out + key_and_value
-        layer += networks * network + router + norms
+        attention = query_and_out + key_and_value
+        feed_forward = networks * network + router
+        layer = attention + feed_forward + norms
         tokens_and_logits = 2 * self.vocabulary * width
         final_norm = width
         return self.layers * layer + tokens_and_logits + final_norm
@@ -122,7 +123,8 @@ class Rotary(nn.Module):
         every device.
         """
         even = torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu")
-        frequencies = _ROPE_THETA ** -(even / self.per_head)
+        exponents = even / self.per_head
+        frequencies = _ROPE_THETA**-exponents
         positions = torch.arange(self.sequence, dtype=torch.float64, device="cpu")
         angles = torch.outer(positions, frequencies)
         return angles.cos().float(), angles.sin().float()
@@ -130,8 +132,9 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, first: int) -> Tensor:
         """Turn `x` (batch, positions, heads, per_head), whose first position is `first`."""
         last = first + x.shape[1]
-        cosines = self.cosines[first:last, None].to(x.dtype)
-        sines = self.sines[first:last, None].to(x.dtype)
+        positions = slice(first, last)
+        cosines = self.cosines[positions, None].to(x.dtype)
+        sines = self.sines[positions, None].to(x.dtype)
         even, odd = x.chunk(2, dim=-1)
         turned_even = even * cosines - odd * sines
         turned_odd = odd * cosines + even * sines
@@ -161,7 +164,10 @@ class Attention(nn.Module):
         self.gather: Swap | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what each position takes from the positions before it."""
+        """Return what each position takes from itself and the positions before it.
+
+        `x` is (batch, positions, width), and so is the answer.
+        """
         batch, length, _ = x.shape
         shape = (batch, length, -1, self.per_head)
         query = self.query(x).view(shape)
@@ -173,6 +179,7 @@ class Attention(nn.Module):
             query = self.spread(query)
             key = self.spread(key)
             value = self.spread(value)
+        # It wants heads before positions, and answers so
         attended = scaled_dot_product_attention(
             query.transpose(1, 2),
             key.transpose(1, 2),
@@ -199,7 +206,8 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the network's answer for each position."""
         gate = silu(self.gate(x))
-        return self.down(gate * self.up(x))
+        gated = gate * self.up(x)
+        return self.down(gated)
 
 
 class Experts(nn.Module):
@@ -214,13 +222,17 @@ class Experts(nn.Module):
         self.all_experts = size.experts
         self.active = size.active_experts
         self.router = _linear(size.width, size.experts)
-        networks = {str(i): FeedForward(size) for i in range(size.experts)}
-        self.networks = nn.ModuleDict(networks)
+        self.networks = nn.ModuleDict()
+        for number in range(size.experts):
+            self.networks[str(number)] = FeedForward(size)
         self.exchange: Exchange | None = None
         self.ranks = 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the weighted answers of each token's experts."""
+        """Return the weighted answers of each token's experts.
+
+        `x` is (batch, positions, width), and so is the answer.
+        """
         width = x.shape[-1]
         tokens = x.reshape(-1, width)
         weights, chosen = self._route(tokens)
@@ -231,13 +243,14 @@ class Experts(nn.Module):
         sorted_answers = self._at_experts(rows, counts)
         answers = _unsorted(sorted_answers, order)
         by_token = answers.view(-1, self.active, width)
-        mixed = by_token * weights[..., None]
-        return mixed.sum(1).view_as(x)
+        weighted = by_token * weights[..., None]
+        mixed = weighted.sum(1)
+        return mixed.view_as(x)
 
     def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights and numbers of the experts of each token, both (tokens, active)."""
-        logits = self.router(tokens).float()
-        preferences = logits.softmax(-1)
+        logits = self.router(tokens)
+        preferences = logits.float().softmax(-1)
         weights, chosen = preferences.topk(self.active, dim=-1)
         sums = weights.sum(-1, keepdim=True)
         shares = weights / sums
@@ -250,7 +263,7 @@ class Experts(nn.Module):
         if self.exchange is None:
             return self._compute(rows, counts.tolist())
         per_rank = counts.view(self.ranks, -1)
-        own_experts = per_rank.shape[1]
+        _, own_experts = per_rank.shape
         equal = [own_experts] * self.ranks
         received_counts = self.exchange(counts, equal, equal)
         received_per_rank = received_counts.view_as(per_rank)
@@ -264,13 +277,16 @@ class Experts(nn.Module):
         return self.exchange(answers, received, sent)
 
     def _compute(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """Return each expert's rows through its network.
+        """Return each expert's rows through its network; `counts` says how many each has, and rows
+        are sorted by expert.
 
         Every expert computes, so that every parameter has a gradient.
         """
         networks = self.networks.values()
         parts = rows.split(counts)
-        answers = [network(part) for network, part in zip(networks, parts)]
+        answers = []
+        for network, part in zip(networks, parts):
+            answers.append(network(part))
         return torch.cat(answers)
 
 
@@ -285,7 +301,8 @@ def _by_expert(counts: Tensor) -> Tensor:
     """
     ranks, experts = counts.shape
     numbers = torch.arange(experts, device=counts.device)
-    experts_of_rows = numbers.repeat(ranks).repeat_interleave(counts.flatten())
+    of_each_rank = numbers.repeat(ranks)
+    experts_of_rows = of_each_rank.repeat_interleave(counts.flatten())
     return experts_of_rows.argsort(stable=True)
 
 
@@ -297,7 +314,11 @@ class Block(nn.Module):
         self.attention_norm = _norm(size.width)
         self.attention = Attention(size, rotary)
         self.feed_norm = _norm(size.width)
-        self.feed: nn.Module = Experts(size) if size.experts else FeedForward(size)
+        self.feed: nn.Module
+        if size.experts:
+            self.feed = Experts(size)
+        else:
+            self.feed = FeedForward(size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the input with what attention and network add to it."""
@@ -318,8 +339,9 @@ class Decoder(nn.Module):
         per_head = width // size.heads
         self.rotary = Rotary(per_head, sequence)
         self.tokens: nn.Module | None = nn.Embedding(size.vocabulary, width)
-        blocks = {str(i): Block(size, self.rotary) for i in range(size.layers)}
-        self.blocks = nn.ModuleDict(blocks)
+        self.blocks = nn.ModuleDict()
+        for number in range(size.layers):
+            self.blocks[str(number)] = Block(size, self.rotary)
         self.norm: nn.Module | None = _norm(width)
         self.logits: nn.Module | None = _linear(width, size.vocabulary)
 
@@ -330,7 +352,8 @@ class Decoder(nn.Module):
         for block in self.blocks.values():
             x = block(x)
         if self.norm is not None and self.logits is not None:
-            x = self.logits(self.norm(x))
+            normalised = self.norm(x)
+            x = self.logits(normalised)
         return x
 
     def keep(self, layers: Iterable[int], *, is_first: bool, is_last: bool) -> None:
@@ -339,11 +362,15 @@ class Decoder(nn.Module):
         if not is_first:
             self.tokens = None
         if not is_last:
-            self.norm = self.logits = None
+            self.norm = None
+            self.logits = None
 
 
 def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean loss of all tokens, in float32."""
+    """Return the mean loss of all tokens, in float32.
+
+    `logits` are (batch, positions, vocabulary), and `labels` (batch, positions).
+    """
     of_tokens = logits.flatten(0, 1).float()
     return cross_entropy(of_tokens, labels.flatten())
 
@@ -366,9 +393,10 @@ def initialize(module: nn.Module, prefix: str, seed: int) -> None:
         _fill(parameter, prefix + name, seed)
     for each in module.modules():
         if isinstance(each, Rotary):
+            device = each.cosines.device
             cosines, sines = each.tables()
-            each.cosines = cosines.to(each.cosines.device)
-            each.sines = sines.to(each.sines.device)
+            each.cosines = cosines.to(device)
+            each.sines = sines.to(device)
 
 
 def _fill(parameter: Tensor, name: str, seed: int) -> None:
@@ -379,13 +407,18 @@ def _fill(parameter: Tensor, name: str, seed: int) -> None:
         if "norm" in name:
             parameter.fill_(1.0)
             return
-        text = f"{seed} {name}".encode()
-        digest = hashlib.sha256(text).digest()
-        key = int.from_bytes(digest[:7], "big")
         device = parameter.device
+        key = _key(f"{seed} {name}")
         generator = torch.Generator(device).manual_seed(key)
         whole = torch.empty(parameter.shape, device=device)
         whole.normal_(std=_INITIAL_STD, generator=generator)
         if isinstance(parameter, DTensor):
             whole = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
         parameter.copy_(whole)
+
+
+def _key(text: str) -> int:
+    """Return the seed of a random generator, by a text."""
+    digest = hashlib.sha256(text.encode()).digest()
+    seven_bytes = digest[:7]  # a seed has 64 bits, and maybe a sign
+    return int.from_bytes(seven_bytes, "big")

@@ -80,16 +80,19 @@ class Block(nn.Module):
         """
         batch, length, width = x.shape
         per_head = width // self.heads
-        projected = self.qkv(self.attention_norm(x))
+        normalised = self.attention_norm(x)
+        projected = self.qkv(normalised)
         by_head = projected.view(batch, length, 3, self.heads, per_head)
         heads = by_head.permute(2, 0, 3, 1, 4)
         query = heads[0]
         key = heads[1]
         value = heads[2]
         attended = _attend(query, key, value, future)
-        heads_joined = attended.transpose(1, 2).reshape(batch, length, width)
+        by_position = attended.transpose(1, 2)
+        heads_joined = by_position.reshape(batch, length, width)
         x = x + self.out(heads_joined)
-        return x + self.feed(self.feed_norm(x))
+        normalised = self.feed_norm(x)
+        return x + self.feed(normalised)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, future: Tensor) -> Tensor:
@@ -100,7 +103,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, future: Tensor) -> Tensor
     products = query @ key.transpose(-2, -1)
     scores = products / math.sqrt(per_head)
     seen = scores.masked_fill(future, -math.inf)
-    return seen.softmax(-1) @ value
+    weights = seen.softmax(-1)
+    return weights @ value
 
 
 class Transformer(nn.Module):
@@ -112,7 +116,8 @@ class Transformer(nn.Module):
         vocabulary = size.vocabulary
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(size.sequence_length, width)
-        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        blocks = [Block(size) for _ in range(size.layers)]
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width)
         self.logits = nn.Linear(width, vocabulary)
 
@@ -121,12 +126,15 @@ class Transformer(nn.Module):
         length = tokens.shape[1]
         device = tokens.device
         positions = torch.arange(length, device=device)
-        x = self.tokens(tokens) + self.positions(positions)
+        of_tokens = self.tokens(tokens)
+        of_positions = self.positions(positions)
+        x = of_tokens + of_positions
         everywhere = torch.ones(length, length, dtype=torch.bool, device=device)
         future = everywhere.triu(1)
         for block in self.blocks:
             x = block(x, future)
-        return self.logits(self.norm(x))
+        normalised = self.norm(x)
+        return self.logits(normalised)
 
 
 class Residual(nn.Module):
@@ -151,25 +159,32 @@ class Residual(nn.Module):
         nn.init.zeros_(layers[-1].weight)
         self.shortcut: nn.Module = nn.Identity()
         if width != channels or stride != 1:
-            self.shortcut = nn.Sequential(*_convolution(channels, width, 1, stride))
+            projection = _convolution(channels, width, 1, stride)
+            self.shortcut = nn.Sequential(*projection)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the convolved input and the input itself, added up."""
-        summed = self.residual(x) + self.shortcut(x)
+        residual = self.residual(x)
+        summed = residual + self.shortcut(x)
         return relu(summed)
 
 
 def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
+    """Return a convolution that keeps height and width, or divides them by its stride, and its
+    normalisation.
+    """
     padding = kernel // 2
+    # The normalisation would take a bias away again
     convolution = nn.Conv2d(channels, out, kernel, stride, padding, bias=False)
     return convolution, nn.BatchNorm2d(out)
 
 
 def _block(width: int, stride: int, *, bottleneck: bool) -> tuple[Convolution, ...]:
     """Return the convolutions of a residual block."""
+    strided = (width, 3, stride)
     if bottleneck:
-        return ((width, 1, 1), (width, 3, stride), (4 * width, 1, 1))
-    return ((width, 3, stride), (width, 3, 1))
+        return ((width, 1, 1), strided, (4 * width, 1, 1))
+    return (strided, (width, 3, 1))
 
 
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
@@ -177,17 +192,21 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
     stage has.
     """
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2)]
-    layers += [nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    layers.append(nn.ReLU())
+    layers.append(nn.MaxPool2d(3, 2, 1))
     channels = 64
     stages = zip((64, 128, 256, 512), blocks)
     for stage, (width, count) in enumerate(stages):
         for index in range(count):
-            is_halved = stage > 0 and index == 0
-            stride = 2 if is_halved else 1
+            stride = 1
+            # Each stage but the first halves height and width
+            if stage > 0 and index == 0:
+                stride = 2
             convolutions = _block(width, stride, bottleneck=bottleneck)
             layers.append(Residual(channels, convolutions))
             channels, _, _ = convolutions[-1]
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    layers.append(nn.AdaptiveAvgPool2d(1))
+    layers.append(nn.Flatten())
     layers.append(nn.Linear(channels, classes))
     return nn.Sequential(*layers)
 
@@ -224,9 +243,10 @@ def _image_batch(pixels: int, classes: int) -> Draw:
         device = generator.device
         labels = torch.randint(seen, (count,), generator=generator, device=device)
         coarse = patterns.to(device)[labels]
-        images = interpolate(coarse, size=(pixels, pixels))
-        noise = torch.randn(images.shape, generator=generator, device=device)
-        return images + 0.5 * noise, labels
+        clean = interpolate(coarse, size=(pixels, pixels))
+        noise = torch.randn(clean.shape, generator=generator, device=device)
+        images = clean + 0.5 * noise
+        return images, labels
 
     return batch
 
@@ -243,10 +263,12 @@ def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Wo
         network = resnet(blocks, classes, bottleneck=bottleneck)
         network = network.to(memory_format=torch.channels_last)
         sgd = partial(torch.optim.SGD, momentum=0.9)
-        return Workload(network, sgd, 0.01, _image_batch(pixels, classes))
+        draw = _image_batch(pixels, classes)
+        return Workload(network, sgd, 0.01, draw)
     lr = 3e-4
     if model == "tiny":
         size = _TINY
         lr = 3e-3
+    transformer = Transformer(size)
     draw = _token_batch(size.vocabulary, size.sequence_length)
-    return Workload(Transformer(size), torch.optim.AdamW, lr, draw)
+    return Workload(transformer, torch.optim.AdamW, lr, draw)

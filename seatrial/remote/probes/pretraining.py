@@ -83,6 +83,11 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(document)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
+    return _exit_status(result)
+
+
+def _exit_status(result: Json) -> int:
+    """Return 0 if losses are finite, and replays and copies agree as far as they were compared."""
     for comparison in (result["replays"], result["copies"]):
         if comparison and comparison["odd"]:
             return WRONG_RESULT
@@ -149,7 +154,8 @@ class Pretraining:
         """Print an event, on rank 0 alone."""
         if self.here.rank == 0:
             event["time"] = time.time()
-            print(json.dumps(event), flush=True)
+            line = json.dumps(event)
+            print(line, flush=True)
 
     def train(self, watchdog: hang.Watchdog) -> None:
         """Run the steps from the first or the last checkpoint; a loss that is not finite ends
@@ -190,7 +196,8 @@ class Pretraining:
 
     def compare_copies(self, step: int) -> bool:
         """Compare the parameters that ranks share after so many steps; False if some differ."""
-        odd = copies.differing(self.model, self.meshes, self.options, self.here, str(self.device))
+        device = str(self.device)
+        odd = copies.differing(self.model, self.meshes, self.options, self.here, device)
         self.copies = {"step": step, "odd": odd}
         return not odd
 
@@ -240,7 +247,8 @@ class Pretraining:
         if self.window:
             self._average_window()
         reads_all = is_last or self.device.type == "cpu"
-        while self.unread and (reads_all or len(self.unread) > 1):
+        left = 0 if reads_all else 1
+        while len(self.unread) > left:
             losses, steps = self.unread.pop(0)
             times = self.clock.settle(steps)
             if not self.read(losses.tolist(), times):
@@ -289,23 +297,27 @@ class Pretraining:
         """Do what a fault of the local platform asks for, at its step, in the first attempt
         alone.
         """
-        own_rank = self.here.rank
-        dies_at = self.options.die or "-1:0"
-        rank, _, seconds = dies_at.partition(":")
-        elapsed_s = time.monotonic() - self.began
-        if int(rank) == own_rank and elapsed_s > float(seconds):
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._die_in_time()
         if self.first_step:
             return
         for kind, rank, at in self.options.fault:
-            if rank != own_rank or at != step:
+            if rank != self.here.rank or at != step:
                 continue
             if kind == "sleep":
                 time.sleep(_SLEEP_S)
             if kind == "lose-loader":
                 raise RuntimeError("the data loader has ended")
             if kind == "die":
-                os.kill(os.getpid(), signal.SIGKILL)
+                _die()
+
+    def _die_in_time(self) -> None:
+        """Die if this rank is to die after so many seconds, in any attempt."""
+        if not self.options.die:
+            return
+        rank, _, seconds = self.options.die.partition(":")
+        elapsed_s = time.monotonic() - self.began
+        if int(rank) == self.here.rank and elapsed_s > float(seconds):
+            _die()
 
     def summary(self, replayed: Json | None) -> Json:
         """Return the last event, the same on every rank."""
@@ -352,11 +364,15 @@ class Pretraining:
             if median is not None:
                 median = round(median, 4)
             mine[f"{name}_ms"] = median
-        mine["memory_gb"] = None
-        if self.device.type == "cuda":
-            tensor_bytes = torch.cuda.max_memory_allocated()
-            mine["memory_gb"] = round(tensor_bytes / 1e9, 4)
+        mine["memory_gb"] = self._memory_gb()
         return mine
+
+    def _memory_gb(self) -> float | None:
+        """Return the most memory that tensors took at once; None where there is no GPU."""
+        if self.device.type != "cuda":
+            return None
+        tensor_bytes = torch.cuda.max_memory_allocated()
+        return round(tensor_bytes / 1e9, 4)
 
     def _rates(self) -> dict[str, float | None]:
         """Return tokens and operations of a GPU in a second, and the times of a step; None where
@@ -367,12 +383,14 @@ class Pretraining:
         rate = tflops = mfu = median_ms = p99_ms = None
         if times_ms:
             median_ms = statistics.median(times_ms)
-            index = math.ceil(0.99 * len(times_ms)) - 1
-            p99_ms = sorted(times_ms)[index]
+            rank = math.ceil(0.99 * len(times_ms))
+            in_order = sorted(times_ms)
+            p99_ms = in_order[rank - 1]
         if seconds := sum(times_ms) / 1e3:
             tokens = options.batch * options.sequence * self.degrees.data
             rate = tokens * len(times_ms) / seconds / self.here.world_size
-            tflops = rate * self.size.flops_per_token(options.sequence) / 1e12
+            flops_per_token = self.size.flops_per_token(options.sequence)
+            tflops = rate * flops_per_token / 1e12
         if tflops and options.peak_tflops:
             mfu = tflops / options.peak_tflops
         return {
@@ -382,6 +400,10 @@ class Pretraining:
             "step_ms_p50": median_ms,
             "step_ms_p99": p99_ms,
         }
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def size_name(size: DecoderSize) -> str:
