@@ -59,7 +59,7 @@ def read_p2p(lines: Lines) -> Report:
             matrix = matrices.setdefault(title, [])
             if len(matrix) < _MAX_GPUS:
                 values = match[2].split()[:_MAX_GPUS]
-                matrix.append([float(value) for value in values])
+                matrix.append(list(map(float, values)))
     return _report(matrices, refused)
 
 
@@ -90,7 +90,8 @@ def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
     for name, matrix in matrices.items():
         if "P2P=Enabled Bandwidth" not in name:
             continue
-        which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
+        words = name.lower().replace(" p2p=enabled bandwidth", "")
+        which = words.replace("p2p ", "")
         pairs = _between(matrix, connected)
         yield from _slow_pairs(which, pairs)
 

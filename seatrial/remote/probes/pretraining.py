@@ -83,17 +83,17 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(document)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
-    return _exit_status(result)
+    return 0 if _is_right(result) else WRONG_RESULT
 
 
-def _exit_status(result: Json) -> int:
-    """Return 0 if losses are finite, and replays and copies agree as far as they were compared."""
+def _is_right(result: Json) -> bool:
+    """Return whether losses are finite, and replays and copies agree as far as they were
+    compared.
+    """
     for comparison in (result["replays"], result["copies"]):
         if comparison and comparison["odd"]:
-            return WRONG_RESULT
-    if result["finite"]:
-        return 0
-    return WRONG_RESULT
+            return False
+    return bool(result["finite"])
 
 
 class Pretraining:
