@@ -74,12 +74,14 @@ def run_campaign(
 
 def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
     """Return the state of the campaign that was killed, if it had the same plan; else a new one."""
-    plan = hashlib.sha256(run.suite.model_dump_json().encode()).hexdigest()
+    suite_bytes = run.suite.model_dump_json().encode()
+    plan = hashlib.sha256(suite_bytes).hexdigest()
     cluster = run.cluster.name
     suite = run.suite.name
     earlier = store.campaign(cluster, suite)
     if earlier and earlier.plan == plan and not earlier.ended and now() - earlier.seen < _STALE:
-        log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, earlier.spent_s / 3600)
+        hours = earlier.spent_s / 3600
+        log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, hours)
         return resumed(earlier)
     return CampaignState(run.run_id, cluster, suite, plan, goal_s, now(), now())
 

@@ -125,10 +125,11 @@ def software(since: Difference) -> list[str]:
     changes = []
     for change in since.software:
         # They say nothing when a run is there without its nodes
-        if change.what not in ("suite", "nodes", "cluster"):
-            before = change.before or "none"
-            after = change.after or "none"
-            changes.append(f"{change.what} {before} → {after}")
+        if change.what in ("suite", "nodes", "cluster"):
+            continue
+        before = change.before or "none"
+        after = change.after or "none"
+        changes.append(f"{change.what} {before} → {after}")
     return changes
 
 
@@ -311,7 +312,9 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
         verdict_lines(alert),
         *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
-    paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
+    paragraphs = []
+    for part in parts:
+        paragraphs.append([words.harmless(line)[:LINE_CHARS] for line in part])
     # To be followed and copied as it is
     ours = about(alert)
     for label, link in (("run", alert.run_link), ("report", alert.report_link)):
@@ -344,7 +347,13 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     changed = []
     if alert.since:
         changed = software(alert.since)
-    run = None if alert.over else alert.result
+    suspects = []
+    steps = []
+    judgements = []
+    if alert.result and not alert.over:
+        suspects = [each.to_dict() for each in alert.result.suspects[:MAX_SUSPECTS]]
+        steps = [each.to_dict() for each in alert.result.next_steps[:MAX_SUSPECTS]]
+        judgements = [each.to_dict() for each in worst_judgements(alert.result)]
     return {
         "schema": SCHEMA,
         "event": change,
@@ -364,9 +373,9 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
         },
         "news": list(news),
         "run_id": alert.run_id or None,
-        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run else [],
-        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]] if run else [],
-        "judgements": [j.to_dict() for j in worst_judgements(run)] if run else [],
+        "suspects": suspects,
+        "next": steps,
+        "judgements": judgements,
         "software": changed,
         "links": {"run": alert.run_link, "report": alert.report_link},
     }

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any
 
 from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, verdict_lines
@@ -33,7 +33,8 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 def escape(text: object) -> str:
     """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
-    return words.unformatted(html.escape(words.plain(text), quote=False))
+    line = html.escape(words.plain(text), quote=False)
+    return words.unformatted(line)
 
 
 def cut(text: object, limit: int) -> str:
@@ -85,7 +86,8 @@ def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
 
 def context(lines: Iterable[str]) -> Block:
     """Return a block with small print, of as many lines as Slack takes."""
-    return {"type": "context", "elements": [_text(line) for line in islice(lines, MAX_ELEMENTS)]}
+    elements = [_text(line) for line in islice(lines, MAX_ELEMENTS)]
+    return {"type": "context", "elements": elements}
 
 
 def _text(text: str) -> Block:
@@ -182,7 +184,10 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
         verdict = check.verdict.value
         reason = _put(own_reason(check, result.suspects), 500)
         checks.append(f"{glyph} *{name}* {verdict}: {reason}")
-    versions = [f"{name} {version}" for name, version in result.fingerprint.items() if version]
+    versions = []
+    for program, version in result.fingerprint.items():
+        if version:
+            versions.append(f"{program} {version}")
     software = _put(" · ".join(versions), 1500)
     run = _put(result.run_id, 200)
     message = _within(TOTAL_CHARS, listed("Checks", checks))
@@ -192,9 +197,14 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
     """Return the first blocks that hold at most `limit` characters together."""
-    sizes = (len(block["text"]["text"]) for block in blocks)
-    ends = accumulate(sizes)
-    return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
+    within = []
+    size = 0
+    for block in blocks:
+        size += len(block["text"]["text"])
+        if size > limit:
+            break
+        within.append(block)
+    return within
 
 
 def _pages(lines: Iterable[str]) -> list[str]:

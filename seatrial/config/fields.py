@@ -134,10 +134,11 @@ def _titles(places: Places) -> dict[str, str]:
             kinds[path].append(holder.removeprefix(", "))
         named = []
         for path, of_path in kinds.items():
-            holders = ""
+            title = path
             if held[path] > 1:
-                holders = f", {' and '.join(of_path)}"
-            named.append(path + holders)
+                holders = " and ".join(of_path)
+                title += f", {holders}"
+            named.append(title)
         titles[name] = " and ".join(named)
     return titles
 
@@ -147,7 +148,8 @@ def _kind(model: Schema) -> str:
     for name, field in model["properties"].items():
         if name in ("kind", "builder"):
             return f", {name} {field['const']}"
-    return f", of {' and '.join(model['required'])}"
+    required = " and ".join(model["required"])
+    return f", of {required}"
 
 
 def _references(field: Any) -> list[str]:
@@ -173,11 +175,16 @@ def _model_name(reference: str) -> str:
 
 def _default(field: Schema) -> str:
     value = field.get("default")
+    if value is None and "default" in field:
+        return "unset"
     if value in (None, [], {}):
-        return "unset" if value is None and "default" in field else "none"
+        return "none"
     if isinstance(value, dict):
-        return f"`{value['name']}`" if "name" in value else "its fields' own"
-    written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
+        if "name" in value:
+            return f"`{value['name']}`"
+        return "its fields' own"
+    document = yaml.safe_dump(value, default_flow_style=True)
+    written = document.strip().removesuffix("...").strip()
     return f"`{written}`"
 
 

@@ -114,7 +114,8 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
     where all pass.
     """
     # A reason that names a consequence, or a failure without its cause, comes last.
-    verdict, reason = conclude_logs(sorted(checks, key=lambda check: check.reason.code in GENERIC))
+    telling_first = sorted(checks, key=lambda check: check.reason.code in GENERIC)
+    verdict, reason = conclude_logs(telling_first)
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
@@ -189,7 +190,10 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
 
 def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
     """Return what else the log names, and what its numbers were compared with."""
-    noted = [finding.place for finding in sweep.notes if finding not in sweep.findings]
+    noted = []
+    for finding in sweep.notes:
+        if finding not in sweep.findings:
+            noted.append(finding.place)
     if noted:
         yield Reason.of("log-noted", what=some_of(noted))
     yield from begins_late(sweep)
@@ -215,7 +219,9 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     """Return the outcome as a check named as its log; of several logs every measurement says which
     it is of.
     """
-    off = [f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items())]
+    off = ""
+    for name, value in sorted(switched_off(arm.sweep).items()):
+        off += f", with {name}={value}"
     measurements = outcome.measurements
     if several:
         measurements = tuple(
@@ -224,6 +230,6 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     return Check(
         name=arm.name,
         verdict=outcome.verdict,
-        reason=extended(outcome.reason, "".join(off)),
+        reason=extended(outcome.reason, off),
         measurements=measurements,
     )

@@ -115,7 +115,9 @@ def glued_piece(text: str) -> str:
     It ends at the root if only that is whole, else at the last whole number.
     """
     match = _PIECE.match(text)
-    return match[0] if match else ""
+    if match is None:
+        return ""
+    return match[0]
 
 
 def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
@@ -187,7 +189,9 @@ def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     if row is None or not row.sides:
         return "no"
     agrees = plausible(row, 1.07, cpu_time=layout.cpu_time)
-    return row if agrees else "no"
+    if not agrees:
+        return "no"
+    return row
 
 
 def _fitting(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
@@ -238,8 +242,9 @@ def _shaped(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
 
 
 def _redop(tokens: Tokens) -> Columns:
-    has_redop = len(tokens) > 3 and tokens[3].lower() in REDOPS
-    return ("redop",) if has_redop else ()
+    if len(tokens) > 3 and tokens[3].lower() in REDOPS:
+        return ("redop",)
+    return ()
 
 
 def _body(numbers: Tokens, sides: int, width: int) -> Tokens:

@@ -86,8 +86,9 @@ def _blame_in(checks: Sequence[Check], bad: Sequence[Check], lead: Reason) -> Re
     None without any.
     """
     faulty = [check for check in checks if check.verdict.is_fault]
+    others = [check for check in faulty if check not in bad]
     own = _sure(merge_suspects(bad))
-    milder = _sure(merge_suspects(check for check in faulty if check not in bad))
+    milder = _sure(merge_suspects(others))
     if own:
         return _blame([*own, *milder], bad, [])
     if milder:
@@ -154,7 +155,8 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
         return check.reason.sentence
     shown_beside = set().union(*evidence_of.values())
     rest = [part for part, alone in parts.items() if alone not in shown_beside]
-    return join((uncoded(f"blames {host_list(blamed)}"), *rest)).sentence
+    blames = uncoded(f"blames {host_list(blamed)}")
+    return join((blames, *rest)).sentence
 
 
 def compared(judgement: Judgement) -> str:
@@ -188,7 +190,8 @@ def other_problems(measurements: Iterable[Measurement]) -> Reason:
         if names:
             part += f" on {host_list(names)}"
         parts.append(part)
-    return uncoded(f"also {', '.join(parts)}")
+    joined = ", ".join(parts)
+    return uncoded(f"also {joined}")
 
 
 def since(
@@ -226,7 +229,9 @@ def since(
         elif run.verdict.exit_status != Verdict.INCONCLUSIVE.exit_status:
             then = f"{run.verdict.value} before"
             break
-    runs = f", {words.count(number, 'run')}" if number > 1 else ""
+    runs = ""
+    if number > 1:
+        runs = f", {words.count(number, 'run')}"
     return f"since {words.moment(at)} (run {first}{runs}), {then}"
 
 
@@ -293,7 +298,10 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
         names = suspects.setdefault(replace(step, suspect=""), [])
         if step.suspect:
             names.append(step.suspect)
-    lines = [next_line(replace(step, suspect=host_list(names))) for step, names in suspects.items()]
+    lines = []
+    for step, names in suspects.items():
+        of_all = replace(step, suspect=host_list(names))
+        lines.append(next_line(of_all))
     more = len(lines) - MAX_STEPS
     if more <= 0:
         return lines

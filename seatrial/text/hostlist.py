@@ -25,7 +25,9 @@ def host_list(names: Iterable[str]) -> str:
     digits_by_stem: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         if match := _NUMBERED.fullmatch(name):
-            digits_by_stem.setdefault(match[1], []).append(match[2])
+            stem, number = match.groups()
+            digits = digits_by_stem.setdefault(stem, [])
+            digits.append(number)
         else:
             plain.append(name)
     for stem, digits in digits_by_stem.items():
@@ -115,9 +117,10 @@ def _numbers(pattern: str, ranges: str) -> Iterator[str]:
         match = _RANGE.fullmatch(part)
         if not match:
             raise ValueError(problem)
-        first = match[1]
-        last = match[2] or first
-        if int(last) < int(first):
+        width = len(match[1])
+        first = int(match[1])
+        last = int(match[2] or first)
+        if last < first:
             raise ValueError(problem)
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
+        for number in range(first, last + 1):
+            yield f"{number:0{width}d}"

@@ -58,7 +58,8 @@ class KubernetesService:
             metadata = node["metadata"]
             labels = metadata.get("labels") or {}
             if selected <= labels.items() and self._is_chosen(labels):
-                chosen.append(self._node(node, labels, users.get(metadata["name"], "")))
+                user = users.get(metadata["name"], "")
+                chosen.append(self._node(node, labels, user))
         return chosen
 
     def _is_chosen(self, labels: dict[str, str]) -> bool:
@@ -100,13 +101,13 @@ class KubernetesService:
         among them.
         """
         known = {self._gate, TAINT}
-        others = [
-            t
-            for t in taints_of(node)
-            if t["key"] not in known and t["effect"] != "PreferNoSchedule"
-        ]
         tolerated = tolerations(self._cluster, self._settings)
-        return any(not is_tolerated(taint, tolerated) for taint in others)
+        for taint in taints_of(node):
+            if taint["key"] in known or taint["effect"] == "PreferNoSchedule":
+                continue
+            if not is_tolerated(taint, tolerated):
+                return True
+        return False
 
     def _users(self) -> dict[str, str]:
         """Return the pod that has each node or waits for it: with GPUs one that asks for any, else
@@ -136,9 +137,9 @@ class KubernetesService:
 
     def take(self, names: Sequence[str]) -> Cluster:
         settings = self._settings
-        gates = [
-            Toleration(key=key, operator="Exists") for key in (self._gate, TAINT, _UNSCHEDULABLE)
-        ]
+        gates = []
+        for key in (self._gate, TAINT, _UNSCHEDULABLE):
+            gates.append(Toleration(key=key, operator="Exists"))
         return taken(
             self._cluster,
             names,

@@ -141,6 +141,7 @@ class Pretraining:
         self.began = time.monotonic()
 
     def _schedule(self) -> Schedule1F1B:
+        """Return the order of the microbatches, in which forward and backward passes take turns."""
         stage = PipelineStage(
             self.model,
             self.meshes.rank("pp"),
@@ -208,7 +209,7 @@ class Pretraining:
         inputs, labels = self.batch(step)
         clock.end("data")
         with parallel.autocast(self.meshes, self.options.precision, self.device):
-            if self.schedule is not None:  # in a pipeline forward and backward passes take turns
+            if self.schedule is not None:
                 loss = self.run_pipeline(inputs, labels)
             else:
                 logits = self.model(inputs)
@@ -371,7 +372,7 @@ class Pretraining:
         """Return the most memory that tensors took at once; None where there is no GPU."""
         if self.device.type != "cuda":
             return None
-        tensor_bytes = torch.cuda.max_memory_allocated()
+        tensor_bytes: int = torch.cuda.max_memory_allocated()
         return round(tensor_bytes / 1e9, 4)
 
     def _rates(self) -> dict[str, float | None]:
@@ -410,7 +411,7 @@ def size_name(size: DecoderSize) -> str:
     """Return the size's name; "4x64" where it has none."""
     for name, known in SIZES.items():
         if known == size:
-            return name
+            return str(name)
     return f"{size.layers}x{size.width}"
 
 
@@ -419,6 +420,7 @@ def _are_finite(losses: Sequence[float]) -> bool:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
     parser = parser_of("training.py --model llama", __doc__, OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     options.fault = options.fault or []
