@@ -372,10 +372,8 @@ def checked(options: Namespace) -> Iterator[Part]:
             gpus += 1
     seen = f"torch sees {gpus} of {options.gpus} GPUs"
     if not gpus and not options.allow_no_gpu:
-        reason = "torch sees no GPU; --allow-no-gpu checks the processors alone"
-        if options.gpus:
-            reason = seen
-        yield Part("GPU", verdict="not_run", reason=reason)
+        no_gpu = "torch sees no GPU; --allow-no-gpu checks the processors alone"
+        yield Part("GPU", verdict="not_run", reason=seen if options.gpus else no_gpu)
         return
     if 0 < gpus < options.gpus:
         yield Part("GPU", verdict="fail", reason=seen)
