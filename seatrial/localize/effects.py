@@ -178,7 +178,7 @@ def single_effect(design: Design, likelihood: Likelihood, log_none: float = 0.0)
     shares = weights / total
     shown = np.flatnonzero(shares >= _SHOWN)
     likeliest_first = shown[np.argsort(-shares[shown], kind="stable")]
-    explained, fails = _explain(design, sums, layers, int(np.argmax(shares)))
+    explained, fails = explained_by(design, sums, layers, int(np.argmax(shares)))
     return Effect(
         causes=tuple(design.columns[i].cause for i in likeliest_first),
         shares=tuple(shares[likeliest_first].tolist()),
@@ -188,7 +188,7 @@ def single_effect(design: Design, likelihood: Likelihood, log_none: float = 0.0)
     )
 
 
-def _explain(design: Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
+def explained_by(design: Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
     """Return, for each test, the log slowdown and the probability of failing that follow from the
     likeliest cause.
     """

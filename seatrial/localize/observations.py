@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
-_FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
+_FAST_SHARE = 0.05  # of like tests, at the least: groups of nodes slow most of them
 _SIGMA = 0.03  # what a healthy pair scatters by, until tests show it
 _SIGMA_FLOOR = 0.01
 _PRIOR_TESTS = 4  # that it counts for
@@ -319,10 +319,10 @@ def _shortest_half(values: Floats) -> float:
 
 
 def fast_level(values: Floats) -> float:
-    """Return the level of the fast tests: the highest at which a tenth of them agree.
+    """Return the level of the fast tests: the highest at which a twentieth of them agree.
 
     With two or three tests it is the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a
-    tenth, taken from above, then the median around it.
+    twentieth, taken from above, then the median around it.
     """
     if len(values) < 4:
         return float(values.max())

@@ -27,7 +27,14 @@ from seatrial.localize.causes import (
     with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
-from seatrial.localize.effects import Design, Effect, single_effect, weights_of, worst_of
+from seatrial.localize.effects import (
+    Design,
+    Effect,
+    explained_by,
+    single_effect,
+    weights_of,
+    worst_of,
+)
 from seatrial.localize.group_tests import Switches
 from seatrial.localize.likelihood import (
     SOUGHT,
@@ -43,6 +50,7 @@ _HOPELESS = 0.99
 _MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
 _LEAST_GROUPS = 3  # of a spine
 _LEAST_IN_GROUPS = 0.9  # the share of its nodes that are in groups of two or more
+_BLOCKS = ("leaf", "socket")
 LEAST_OF_A_CUT = 4  # slow pairs across
 
 
@@ -185,25 +193,33 @@ def _with_cuts(
 
 
 def _refined(fit: _Fit, observed: Observed) -> _Fit:
-    """Return the fit, or a likelier one that does without a node or GPU that has fine tests too.
+    """Return the fit, or a likelier one that does without one of its causes.
 
-    One cause at a time may take a node for two of its links (`refine` of susieR).
+    One cause at a time may take a node for two of its links, or a leaf switch for a few nodes
+    (`refine` of susieR).
     """
     best = fit
-    columns = fit.design.columns
     for effect in fit.effects:
-        cause = effect.causes[0]
-        if cause.kind not in ("node", "gpu"):
-            continue
-        part = (cause.kind, cause.nodes)
-        others = [c for c in columns if (c.cause.kind, c.cause.nodes) != part]
-        if not others or not observed.fine[_column(columns, cause).tests].any():
+        others = _others(fit.design.columns, effect.causes[0], observed)
+        if not others:
             continue
         design = Design(others, observed)
         without = _Fit.of(_with_more_effects([], design, observed), design, observed)
         if without.evidence > best.evidence:
             best = without
     return best
+
+
+def _others(columns: Sequence[Column], cause: Cause, observed: Observed) -> list[Column]:
+    """Return the columns to do without a node or GPU that has fine tests too, or without GPUs of
+    several nodes; none for other causes.
+    """
+    if cause.kind in _BLOCKS:
+        return [column for column in columns if column.cause.kind not in _BLOCKS]
+    if cause.kind in ("node", "gpu") and observed.fine[_column(columns, cause).tests].any():
+        part = (cause.kind, cause.nodes)
+        return [c for c in columns if (c.cause.kind, c.cause.nodes) != part]
+    return []
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:
@@ -244,11 +260,15 @@ def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> 
     fitted = worst_of(effects, tests)
     nothing = np.zeros(tests)
     total = Likelihood(observed, nothing, nothing, fitted).log_total
-    for i, effect in enumerate(effects):
-        before = Likelihood(observed, *worst_of(effects[:i], tests), fitted)
+    given: list[Effect] = []
+    for effect in effects:
+        before = Likelihood(observed, *worst_of(given, tests), fitted)
         alone = Design([_column(design.columns, effect.causes[0])], observed)
-        weight, _, _ = weights_of(alone, before)
+        weight, sums, layers = weights_of(alone, before)
         total += float(weight[0]) - np.log(effect.shares[0])
+        # What an effect explains beside all others is less than beside those before it
+        explained, fails = explained_by(alone, sums, layers, 0)
+        given.append(replace(effect, explained=explained, fails=fails))
     return total
 
 

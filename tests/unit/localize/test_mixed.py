@@ -203,11 +203,12 @@ def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
     assert named(localize([*halves, *full])) == [("rail", ADDRESSES[2])]
 
 
-def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
-    leaf = set(nodes(16)[:8])
+@pytest.mark.parametrize(("count", "of"), [(8, 16), (3, 24)])
+def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes(count: int, of: int) -> None:
+    leaf = set(nodes(of)[:count])
     localization = localize(
         group_tests(
-            list(combinations(nodes(16), 2)),
+            list(combinations(nodes(of), 2)),
             lambda _, group, ends, __: (
                 0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1
             ),

@@ -42,6 +42,20 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
     assert sorted(map(list, finding.sides)) == leaves
 
 
+def test_the_groups_of_a_spine_are_named_though_one_pair_in_eighteen_is_fast() -> None:
+    groups = [nodes(36)[i : i + 3] for i in range(0, 36, 3)]
+    together = {pair for group in groups for pair in combinations(group, 2)}
+    localization = localize(
+        group_tests(
+            list(combinations(nodes(36), 2)),
+            lambda _, group, *__: 1 if tuple(group) in together else 0.6,
+        )
+    )
+    (finding,) = localization.findings
+    assert finding.named
+    assert sorted(map(list, finding.sides)) == groups
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nodes_of_a_spine_without_a_test_in_their_group_are_unsure_and_hide_no_other(
     seed: int,
