@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from seatrial.detection.losses import RunReadings
 from seatrial.detection.noise import (
     AGREEING,
     ENOUGH,
@@ -103,8 +104,8 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))
     z = NormalDist().inv_cdf(1 - level)
     shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
-    tonight = RunScan(reference, readings, moved, unsure)
-    scan = tonight.scan()
+    tonight = RunReadings(reference, readings, moved, unsure)
+    scan = RunScan(tonight).scan()
     # What is found of peers together is not held against each again
     own = np.ones(moved.size, dtype=np.bool_)
     for shift in shifts:

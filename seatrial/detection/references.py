@@ -19,16 +19,19 @@ from seatrial.detection.noise import (
     apart_from_mean,
     beyond_doubt,
     chance_of,
+    count_known,
+    finite,
     healthy_readings,
     location_factor,
+    median,
     median_of,
     members,
-    noise_of,
     scatter,
     shared,
     steps_of,
     widening,
 )
+from seatrial.detection.reading_noise import noise_of
 from seatrial.detection.readings import Bools, Floats, Ints, Past, ThisRun
 from seatrial.detection.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
 
@@ -81,45 +84,77 @@ class Reference:
         return np.asarray(self.forecast.before[0])
 
 
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    """The median and the spread of each series' peers (M); NaN for too few."""
+
+    centre: Floats
+    spread: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """What readings should be, the `centre` (M) and what their peers `shifted` by (T + 1, M), and
+    the noise of one.
+    """
+
+    centre: Floats
+    shifted: Floats
+    noise: Floats
+
+    def scaled(self, rows: Floats) -> Floats:
+        """Return readings of all runs, or of earlier ones, as standard deviations from that."""
+        shifted = self.shifted[: len(rows)]
+        return (rows - self.centre - shifted) / self.noise
+
+
 def learn(past: Past, current: ThisRun) -> Reference:
     """Return the references of this run's series."""
     groups = members(current.group)
-    seasons = seasons_of(past.location, past.good, past.weekday, groups)[:, current.group]
-    past, current = past.without_season(seasons[:-1]), current.without_season(seasons[-1])
-    accepted, firsts = past.accepted(past.location), past.accepted(past.first)
-    own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
+    by_group = seasons_of(past.location, past.good, past.weekday, groups)
+    seasons = by_group[:, current.group]
+    season = seasons[-1]
+    past = past.without_season(seasons[:-1])
+    return _learn(past, current.without_season(season), groups, season)
+
+
+def _learn(past: Past, current: ThisRun, groups: list[Ints], season: Floats) -> Reference:
+    """Return the references of series whose `season` is subtracted."""
+    group = current.group
+    accepted = past.accepted(past.location)
+    own = median_of(accepted)
+    runs = count_known(accepted)
     noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
     weights = np.where(np.isfinite(accepted), past.count / noise**2, 0.0)
-    error = 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9))
-    peers, spread = _peers(own, error, noise, current, groups)
-    without_strays = clipped(accepted, noise**2 / np.maximum(past.count, 1))
-    centre = np.where(runs > 0, _mean(without_strays, weights), peers)
+    error = 1 / np.sqrt(_total(weights))
+    peers = _peers(own, error, noise, current, groups)
+    variance = noise**2 / np.maximum(past.count, 1)
+    mean = _mean(clipped(accepted, variance), weights)
+    centre = np.where(runs > 0, mean, peers.centre)
     distance = np.vstack([past.location, current.first]) - centre
     shifts = shift_of(groups, distance, runs, one_machine=current.one_machine)
     errors = _errors_of_moves(runs, noise, groups)
     moved = beyond_chance(shifts[:-1], errors)
-    shifted = shifts[:, current.group]
-    scaled = (np.vstack([firsts, current.first]) - centre - shifted) / noise
-    shares, factor = _shared(past, current, scaled, centre, shifted, noise, groups)
-    located = past.location - moved[:, current.group]
-    chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
-    expected = _forecast(
-        located, past.good, chance, shares * noise**2, peers, spread, current.group
-    )
+    firsts = past.accepted(past.first)
+    usual = _Usual(centre, shifts[:, group], noise)
+    scaled = usual.scaled(np.vstack([firsts, current.first]))
+    shares, factor = _shared(past, current, scaled, usual, groups)
     healthy, strays = healthy_readings(scaled, groups)
+    located = past.location - moved[:, group]
+    chance = chance_of(past.count * np.isfinite(located), noise, factor[group])
     return Reference(
         past=past,
-        group=current.group,
+        group=group,
         groups=groups,
         own=own,
         runs=runs,
-        forecast=expected,
-        peers=peers,
-        spread=spread,
+        forecast=_forecast(located, past.good, chance, shares * noise**2, peers, group),
+        peers=peers.centre,
+        spread=peers.spread,
         noise=noise,
         degrees=degrees,
         cap=current.cap,
-        step=_step(firsts, noise, groups, current.group),
+        step=_step(firsts, noise, groups, group),
         moved=moved,
         unsure=errors,
         together=scatter_of(shifts[:-1], noise, current.assumed, groups),
@@ -128,56 +163,62 @@ def learn(past: Past, current: ThisRun) -> Reference:
         healthy=healthy,
         strays=strays,
         reads=scaled[-1],
-        season=seasons[-1],
+        season=season,
         one_machine=current.one_machine,
     )
 
 
 def _errors_of_moves(runs: Ints, noise: Floats, groups: list[Ints]) -> Floats:
     """Return (G) the standard error of the median of a group's known peers."""
-    known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
-    usual_noise = np.array([float(np.median(noise[at])) for at in groups])
-    return np.asarray(usual_noise * np.sqrt(MEDIAN_VARIANCE / known))
+    errors = list[float]()
+    for at in groups:
+        known = int((runs[at] > 0).sum())
+        of_mean = np.sqrt(MEDIAN_VARIANCE / max(known, 1))
+        errors.append(median(noise[at]) * of_mean)
+    return np.array(errors)
 
 
 def _step(firsts: Floats, noise: Floats, groups: list[Ints], group: Ints) -> Floats:
     """Return (M) what rounding may make of nothing."""
     steps = steps_of(firsts, groups)[group]
+    half = steps / 2
     # More noise than a step makes it vanish on average
-    return np.where(noise < steps / 2, steps, steps / 2)
+    return np.where(noise < half, steps, half)
 
 
 def _shared(
-    past: Past,
-    current: ThisRun,
-    scaled: Floats,
-    centre: Floats,
-    shifted: Floats,
-    noise: Floats,
-    groups: list[Ints],
+    past: Past, current: ThisRun, scaled: Floats, usual: _Usual, groups: list[Ints]
 ) -> tuple[Floats, Floats]:
     """Return the share of the noise's variance that readings of a run have in common, for each of
     LASTING_SHARES (H, M), and the factor of the variance of locations (G).
 
-    `scaled` (T + 1, M) are the first readings in standard deviations from what they should be: the
-    `centre` (M) and what their peers `shifted` by.
+    `scaled` (T + 1, M) are the first readings in standard deviations from what they should be.
     """
     rests = np.vstack([past.accepted(past.rest), current.second])
-    again = (rests - centre - shifted) / noise
-    twice = np.full((1, noise.size), 2)
-    more = np.maximum(np.vstack([past.count, twice]) - 1, 0)
+    again = usual.scaled(rests)
+    twice = np.full_like(current.group, 2)
+    count = np.vstack([past.count, twice])
+    more = np.maximum(count - 1, 0)
     of_two = (current.first - current.second) ** 2 / 2
-    within = np.vstack([past.accepted(past.within), of_two]) / noise**2
+    squares = np.vstack([past.accepted(past.within), of_two])
+    within = squares / usual.noise**2
     taught = past.count * past.good
     readings = taught.sum(axis=0)
-    shares = np.empty((len(LASTING_SHARES), noise.size))
-    for nth, lasts in enumerate(LASTING_SHARES):
+    shares = list[Floats]()
+    for lasts in LASTING_SHARES:
         apart = apart_from_mean(taught, lasts)
         share, error = shared(scaled, again, within, more, readings, apart, groups)
-        shares[nth] = beyond_doubt(share, error)
+        shares.append(beyond_doubt(share, error))
     # What readings of a run share takes it as far from the mean of all, however long it lasts.
-    around = (past.accepted(past.location) - centre - shifted[:-1]) / noise
-    return shares, location_factor(around, taught, shares[-1] * apart[:-1], groups)
+    lasting = shares[-1] * apart[:-1]
+    around = usual.scaled(past.accepted(past.location))
+    return np.array(shares), location_factor(around, taught, lasting, groups)
+
+
+def _total(weights: Floats) -> Floats:
+    """Return the weight of all runs, never 0."""
+    total: Floats = np.maximum(weights.sum(axis=0), 1e-9)
+    return total
 
 
 def _mean(accepted: Floats, weights: Floats) -> Floats:
@@ -186,7 +227,8 @@ def _mean(accepted: Floats, weights: Floats) -> Floats:
     A run that read low was read more often. The mean by number of readings stays right for all that
     (Wald, "On cumulative sums of random variables", 1944), as a median of runs does not.
     """
-    return np.asarray(np.nansum(weights * accepted, axis=0) / np.maximum(weights.sum(axis=0), 1e-9))
+    weighted: Floats = np.nansum(weights * accepted, axis=0)
+    return weighted / _total(weights)
 
 
 def _forecast(
@@ -194,68 +236,72 @@ def _forecast(
     good: Bools,
     chance: Floats,
     shared: Floats,
-    peers: Floats,
-    spread: Floats,
+    peers: _Peers,
     group: Ints,
 ) -> Forecast:
     """Return the forecast of this run; NaN for series without peers that have too few runs before a
     start.
     """
-    accepted = clipped(np.where(good, located, np.nan), chance + shared[0])
+    of_one_run = shared[0]
+    accepted = np.where(good, located, np.nan)
+    accepted = clipped(accepted, chance + of_one_run)
     known = np.isfinite(accepted)
-    runs, weights = known.sum(axis=0), np.where(known, 1 / chance, 0.0)
-    error = np.sqrt(1 / np.maximum(weights.sum(axis=0), 1e-9) + shared[0])
-    level, unsure = _prior(_mean(accepted, weights), error, runs, peers, spread)
+    runs = known.sum(axis=0)
+    weights = np.where(known, 1 / chance, 0.0)
+    error = np.sqrt(1 / _total(weights) + of_one_run)
+    level, unsure = _prior(_mean(accepted, weights), error, runs, peers)
     # Where all are new and many, their noise of this run holds already how much they differ.
-    all_new = (np.bincount(group, runs > 0) < 2) & (np.bincount(group) >= ENOUGH)
-    unsure = np.where(all_new[group] & (runs == 0), 0.0, unsure)
+    old_ones = np.bincount(group, runs > 0)
+    all_new = (old_ones < 2) & (np.bincount(group) >= ENOUGH)
+    certain = all_new[group] & (runs == 0)
+    unsure = np.where(certain, 0.0, unsure)
     result = forecast(level, unsure, accepted, located, chance, shared)
-    is_alone = ~np.isfinite(peers)
+    is_alone = ~np.isfinite(peers.centre)
     for nth, start in enumerate(STARTS.tolist()):
-        before = known[: max(len(known) - start, 0)].sum(axis=0)
-        unknown = is_alone & (before < AGREEING)
+        before = known[: max(len(known) - start, 0)]
+        unknown = is_alone & (before.sum(axis=0) < AGREEING)
         result.before[nth, unknown] = np.nan
         result.reading[nth, unknown] = np.nan
     return result
 
 
-def _prior(
-    own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats
-) -> tuple[Floats, Floats]:
+def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Floats, Floats]:
     """Return the level of each series before its first run, and its variance: of the peers, else
     its own mean.
 
     Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is
     drawn a little.
     """
-    most = error * np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
-    at_least = np.where(runs > 0, error**2 * (np.abs(own - peers) / most - 1), 0.0)
-    has_peers = np.isfinite(peers)
-    level = np.where(has_peers, peers, own)
-    variance = np.where(has_peers, np.maximum(spread**2, at_least), _UNKNOWN)
-    return level, variance
+    few = np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
+    distance = np.abs(own - peers.centre) / (error * few)
+    at_least = np.where(runs > 0, error**2 * (distance - 1), 0.0)
+    of_peers = np.maximum(peers.spread**2, at_least)
+    has_peers = np.isfinite(peers.centre)
+    level = np.where(has_peers, peers.centre, own)
+    return level, np.where(has_peers, of_peers, _UNKNOWN)
 
 
 def _peers(
     own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
-) -> tuple[Floats, Floats]:
-    """Return centre and spread of the peers with earlier runs, or of this run without any; NaN for
-    too few.
-    """
-    centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
+) -> _Peers:
+    """Return the peers with earlier runs, or of this run without any."""
+    centre = np.full(own.size, np.nan)
+    spread = np.full(own.size, np.nan)
     for at in groups:
-        measured = at[np.isfinite(current.first[at])]
-        if measured.size < LEAST_PEERS:
+        firsts = finite(current.first[at])
+        if firsts.size < LEAST_PEERS:
             continue
+        values = firsts
+        chance = 0.0
         known = at[np.isfinite(own[at])]
         if known.size > 1:
-            values, chance = own[known], float(np.median(error[known] ** 2))
-        else:
-            values, chance = current.first[measured], 0.0
+            values = own[known]
+            chance = median(error[known] ** 2)
         seen = scatter(values) * widening(values.size)
         if values.size < ENOUGH:
             seen = max(seen, float(current.assumed[at[0]]))
+        least = median(noise[at]) ** 2 / 9
+        variance = max(seen**2 - chance, least)
         centre[at] = np.median(values)
-        least = float(np.median(noise[at])) ** 2 / 9
-        spread[at] = np.sqrt(max(seen**2 - chance, least))
-    return centre, spread
+        spread[at] = np.sqrt(variance)
+    return _Peers(centre, spread)

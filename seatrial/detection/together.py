@@ -12,7 +12,9 @@ from seatrial.detection.noise import (
     LEAST_NOISE,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
+    count_known,
     finite,
+    median,
     median_of,
     scatter,
     widening,
@@ -33,21 +35,31 @@ def shift_of(
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
         known = at[runs[at] > 0]
-        if known.size < LEAST_PEERS:
-            if one_machine:
-                shifts[:, number] = lost_by_all(distance[:, known])
-            continue
-        count = np.isfinite(distance[:, known]).sum(axis=1)
-        enough = (count >= LEAST_PEERS) & (2 * count >= known.size)
-        shifts[:, number] = np.where(enough, median_of(distance[:, known].T), 0.0)
+        of_known = distance[:, known]
+        if known.size >= LEAST_PEERS:
+            shifts[:, number] = _median_of_most(of_known)
+        elif one_machine:
+            shifts[:, number] = lost_by_all(of_known)
     return shifts
+
+
+def _median_of_most(distance: Floats) -> Floats:
+    """Return (T) the median of peers, from (T, peers); 0 where less than half of them were read."""
+    by_peer = distance.T
+    count = count_known(by_peer)
+    are_most = 2 * count >= len(by_peer)
+    enough = (count >= LEAST_PEERS) & are_most
+    return np.where(enough, median_of(by_peer), 0.0)
 
 
 def lost_by_all(distance: Floats) -> Floats:
     """Return (T) what each of a few peers lost at least, from (T, peers); 0 for a lone one."""
     is_read = np.isfinite(distance)
-    least = np.where(is_read, distance, -np.inf).max(axis=1, initial=-np.inf)
-    return np.where(is_read.sum(axis=1) > 1, np.minimum(least, 0.0), 0.0)
+    count = is_read.sum(axis=1)
+    of_read = np.where(is_read, distance, -np.inf)
+    least = of_read.max(axis=1, initial=-np.inf)
+    lost = np.minimum(least, 0.0)
+    return np.where(count > 1, lost, 0.0)
 
 
 def beyond_chance(shifts: Floats, errors: Floats | float) -> Floats:
@@ -56,7 +68,9 @@ def beyond_chance(shifts: Floats, errors: Floats | float) -> Floats:
     Those below two standard errors become 0.
     """
     moved = np.where(shifts == 0, np.inf, shifts)
-    return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / moved) ** 2))
+    by_chance = (2 * errors / moved) ** 2
+    share: Floats = np.maximum(0.0, 1 - by_chance)
+    return shifts * share
 
 
 def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
@@ -65,14 +79,17 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
     """
     together = np.empty(len(groups))
     for number, at in enumerate(groups):
-        seen = finite(shifts[:, number])
-        seen = seen[seen != 0]
-        chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
-        together[number] = max(chance, LEAST_NOISE)
+        of_group = finite(shifts[:, number])
+        seen = of_group[of_group != 0]
+        error = np.sqrt(MEDIAN_VARIANCE / at.size)
+        chance = median(noise[at]) * error
+        least = max(chance, LEAST_NOISE)
         if seen.size:
-            together[number] = max(together[number], scatter(seen) * widening(seen.size))
+            over_runs = scatter(seen) * widening(seen.size)
+            least = max(least, over_runs)
         if seen.size < ENOUGH:
-            together[number] = max(together[number], float(assumed[at[0]]))
+            least = max(least, assumed[at[0]])
+        together[number] = least
     return together
 
 
@@ -86,16 +103,20 @@ def drift_of(
     """
     drift = np.empty(len(groups))
     for number, at in enumerate(groups):
-        measured = (count[:, at] > 0).sum(axis=1)
-        runs = 2 * measured >= at.size
-        if at.size < LEAST_PEERS or runs.sum() < ENOUGH:
-            drift[number] = float(assumed[at[0]])
+        of_peers = count[:, at]
+        measured = (of_peers > 0).sum(axis=1)
+        are_most = 2 * measured >= at.size
+        runs = are_most.sum()
+        if at.size < LEAST_PEERS or runs < ENOUGH:
+            drift[number] = assumed[at[0]]
             continue
-        readings = np.maximum(count[runs][:, at].mean(axis=1), 1)
-        of_one = float(np.median(noise[at])) ** 2
+        mean_count = of_peers[are_most].mean(axis=1)
+        readings = np.maximum(mean_count, 1)
+        of_one = median(noise[at]) ** 2
         chance = MEDIAN_VARIANCE / at.size * of_one * float(np.mean(1 / readings))
-        beyond = scatter(shifts[runs, number]) ** 2 - chance
-        error = chance * np.sqrt(2 / runs.sum())
+        seen = scatter(shifts[are_most, number])
+        beyond = seen**2 - chance
+        error = chance * np.sqrt(2 / runs)
         drift[number] = np.sqrt(max(beyond, 0.0) + error)
     return drift
 
@@ -108,27 +129,38 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
     (Cleveland et al., 1990), without what chance makes of it. It takes two runs of the weekday.
     """
     seasons = np.zeros((len(weekday), len(groups)))
-    days = np.unique(weekday[:-1])
-    if days.size < 2 or UNKNOWN_DAY in days or weekday[-1] == UNKNOWN_DAY:
+    past_days = weekday[:-1]
+    is_known = UNKNOWN_DAY not in weekday
+    if not is_known or np.unique(past_days).size < 2:
         return seasons
     accepted = np.where(good, location, np.nan)
     distance = location - median_of(accepted)
-    runs = np.isfinite(accepted).sum(axis=0)
+    runs = count_known(accepted)
     shifts = shift_of(groups, distance, runs)
     for number, at in enumerate(groups):
-        own = shifts[:, number] if at.size >= LEAST_PEERS else distance[:, at[0]]
         if at.size in (2, AGREEING) or runs[at].max() < ENOUGH:
             continue
-        usual, known = np.full(7, np.nan), np.ones(7)
-        for day in days:
-            of_day = finite(own[weekday[:-1] == day])
-            known[day] = max(of_day.size, 1)
-            if of_day.size > 1:
-                usual[day] = np.median(of_day)
-        if not np.isfinite(usual).any():
-            continue
-        usual = np.nan_to_num(usual - np.nanmedian(usual))
-        left = finite(own - usual[weekday[:-1]])
-        error = scatter(left) * np.sqrt(MEDIAN_VARIANCE / known)
-        seasons[:, number] = beyond_chance(usual, error)[weekday]
+        own = distance[:, at[0]]
+        if at.size >= LEAST_PEERS:
+            own = shifts[:, number]
+        season = _of_weekdays(own, past_days)
+        seasons[:, number] = season[weekday]
     return seasons
+
+
+def _of_weekdays(own: Floats, weekday: Ints) -> Floats:
+    """Return (7) what each weekday adds to the values of runs (T)."""
+    medians = np.full(7, np.nan)
+    known = np.ones(7)
+    for day in np.unique(weekday):
+        of_day = finite(own[weekday == day])
+        known[day] = max(of_day.size, 1)
+        if of_day.size > 1:
+            medians[day] = np.median(of_day)
+    if not np.isfinite(medians).any():
+        return np.zeros(7)
+    apart = medians - np.nanmedian(medians)
+    season = np.nan_to_num(apart)
+    rest = own - season[weekday]
+    error = scatter(finite(rest)) * np.sqrt(MEDIAN_VARIANCE / known)
+    return beyond_chance(season, error)

@@ -1,0 +1,200 @@
+"""The noise of one reading of each series. Pure, numpy arrays.
+
+It is a robust scale of the steps from run to run; a series that is louder than its peers counts as
+loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods",
+2004).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.detection.noise import (
+    AGREEING,
+    ENOUGH,
+    LEAST_NOISE,
+    LEAST_PEERS,
+    MOST_WITHIN,
+    STRAYING,
+    count_known,
+    finite,
+    median_of,
+    share_of_strays,
+    typical,
+    values_at,
+    widening,
+)
+from seatrial.detection.readings import Floats, Ints, Past
+
+PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
+_CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
+_MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
+_INDEPENDENT = 0.6  # of steps: each reading is part of two
+_ALIKE = 1.25  # the ratio of two variances that are taken as the same
+_LEAST_RATIO = 1e-3  # of variances, where readings are rounded
+_LOUD = 2.5  # standard deviations of a scatter: one of 160 series has more by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """The sum of squares of each series' readings (M), in standard deviations, and its degrees of
+    freedom.
+    """
+
+    total: Floats
+    degrees: Floats
+
+
+def noise_of(
+    past: Past, own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
+) -> tuple[Floats, Floats]:
+    """Return the standard deviation of one reading of each series, and the degrees of freedom it is
+    known to.
+
+    It is that of its group, and more if the series is noisier. `own` (M) are the medians of
+    accepted runs.
+    """
+    firsts = past.accepted(past.first)
+    in_turn = np.vstack([firsts, tonight])
+    steps = np.abs(np.diff(in_turn, axis=0))
+    rest = firsts - own
+    noise = np.empty(own.size)
+    strays = np.empty(own.size)
+    for at in groups:
+        scale = _scale(steps[:, at], rest[:, at], tonight[at], assumed[at[0]])
+        noise[at] = max(scale, LEAST_NOISE)
+        scaled = rest[:, at] / noise[at]
+        strays[at] = share_of_strays(finite(scaled))
+    squares = _own_squares(past, rest, noise, strays)
+    for at in groups:
+        known = finite(steps[:, at]).size
+        if at.size < LEAST_PEERS or known < ENOUGH:
+            continue
+        total = float(squares.total[at].sum())
+        degrees_of_group = float(squares.degrees[at].sum())
+        noise[at] *= _narrowing(known, total, degrees_of_group)
+    squares = _own_squares(past, rest, noise, strays)
+    prior = _prior_degrees(squares, groups)
+    louder, degrees = moderated(squares, prior)
+    return noise * louder, degrees
+
+
+def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
+    """Return the noise of a group: from its steps between runs, else from its peers in this run,
+    else as assumed.
+    """
+    is_alone = tonight.size < LEAST_PEERS  # then what lasts for runs counts as noise as well
+    between_runs = finite(steps)
+    if not is_alone and between_runs.size >= ENOUGH:
+        of_one = typical(between_runs) / math.sqrt(2)
+        return of_one * widening(between_runs.size)
+    apart = rest
+    if not is_alone:
+        apart = tonight - median_of(tonight[:, None])
+    distances = finite(np.abs(apart))
+    if distances.size < ENOUGH:
+        return assumed
+    return typical(distances) * widening(distances.size)
+
+
+def _narrowing(steps: int, squares: float, degrees: float) -> float:
+    """Return the factor by which the noise of a group shrinks because all its readings are
+    evidence, not `steps` alone.
+
+    They count if they scatter as much within runs as the first readings do from run to run.
+    """
+    as_known = squares * widening(steps) ** 2  # in variances of the steps
+    ratio = as_known / max(degrees, 1)
+    if not 1 / _ALIKE < ratio < _ALIKE:
+        return 1.0
+    own = _INDEPENDENT * steps
+    together = own + degrees
+    variance = (own + as_known) / together
+    widened = widening(together / _INDEPENDENT)
+    return math.sqrt(variance) * widened / widening(steps)
+
+
+def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> Squares:
+    """Return the squares of each series' own readings.
+
+    Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are
+    left out, and what is far above the squares of a series' quieter runs is no noise.
+    """
+    is_clean = (1 - strays) ** past.count > _CLEAN
+    others = np.maximum(past.count - 1, 0)
+    more = others * past.good * is_clean
+    squares = past.accepted(past.within) / noise**2
+    by_degree = squares / np.maximum(more, 1)
+    mean = np.where(more > 0, by_degree, np.nan)
+    usual = np.fmax(_lower_quartile(mean), 1.0)
+    within = np.minimum(mean, MOST_WITHIN * usual) * more
+    once = past.good & (past.count == 1)
+    scaled = np.clip(rest / noise, -STRAYING, STRAYING)
+    single = np.where(once, scaled**2, 0.0)
+    between = np.maximum(once.sum(axis=0) - 1, 0)
+    total = np.nansum(within, axis=0) + single.sum(axis=0)
+    return Squares(total, more.sum(axis=0) + between)
+
+
+def _lower_quartile(rows: Floats) -> Floats:
+    """Return that of each column without its NaN; NaN for a column of too few to tell which one is
+    odd.
+    """
+    none = np.full((1, rows.shape[1]), np.nan)
+    padded = np.vstack([rows, none])
+    ordered = np.sort(padded, axis=0)  # NaN last
+    count = count_known(rows)
+    quartile = values_at(ordered, count // 4)
+    return np.where(count >= AGREEING, quartile, np.nan)
+
+
+def _prior_degrees(squares: Squares, groups: list[Ints]) -> Floats:
+    """Return (M) the degrees of freedom that the noise of peers counts for: the more, the less
+    peers differ.
+
+    From the scatter of the logs of variances beyond that of chance, which is 2 / degrees (Smyth,
+    2004), winsorised (Phipson et al., "Robust hyperparameter estimation protects against
+    hypervariable genes", 2016).
+    """
+    prior = np.full(squares.degrees.shape, float(PRIOR_VALUES))
+    peers = [at for at in groups if at.size >= LEAST_PEERS]
+    beyond = list[Floats]()
+    chance = list[Floats]()
+    for at in peers:
+        some = at[squares.degrees[at] >= AGREEING]
+        if not some.size:
+            continue
+        degrees = squares.degrees[some]
+        variances = squares.total[some] / np.maximum(degrees, 1)
+        logs = np.log(np.maximum(variances, _LEAST_RATIO))
+        beyond.append(logs - np.median(logs))
+        chance.append(2 / np.maximum(degrees - 1, 1))
+    if sum(map(len, beyond)) < ENOUGH:
+        return prior
+    distances = np.abs(np.concatenate(beyond))
+    by_chance = float(np.mean(np.concatenate(chance)))
+    more = typical(distances) ** 2 - by_chance
+    of_peers = np.clip(2 / max(more, 1e-9), PRIOR_VALUES, _MOST_PRIOR)
+    for at in peers:
+        prior[at] = of_peers
+    return prior
+
+
+def moderated(squares: Squares, prior: Floats) -> tuple[Floats, Floats]:
+    """Return by which factor each series is noisier than assumed, and the degrees of freedom; those
+    so far are `prior`.
+
+    A series that is noisier than chance allows for any of them counts with the least prior.
+    """
+    degrees = squares.degrees
+    at_least_one = np.maximum(degrees, 1)
+    mean = squares.total / at_least_one
+    spread = 2 / (9 * at_least_one)
+    # Wilson and Hilferty, 1931
+    beyond = np.cbrt(mean) - (1 - spread)
+    is_odd = (beyond > _LOUD * np.sqrt(spread)) & (degrees > 0)
+    least = np.minimum(prior, PRIOR_VALUES)
+    prior = np.where(is_odd, least, prior)
+    louder = np.sqrt((prior + squares.total) / (prior + degrees))
+    return np.maximum(louder, 1.0), prior + degrees
