@@ -61,8 +61,16 @@ class _State:
     @classmethod
     def before_all(cls, level: Floats, variance: Floats, lasting: Floats) -> Self:
         none = np.zeros(level.size)
-        mean, covariance = np.stack([level, none]), np.stack([[variance, none], [none, lasting]])
-        return cls(mean, covariance, lasting, none, np.zeros_like(mean), none, none)
+        mean = np.stack([level, none])
+        return cls(
+            mean=mean,
+            covariance=np.stack([[variance, none], [none, lasting]]),
+            lasting=lasting,
+            likelihood=none,
+            response=np.zeros_like(mean),
+            score=none,
+            information=none,
+        )
 
     def after(self, reading: Floats, variance: Floats) -> Self:
         """Return the state before the next run, after one that read `reading`, known to `variance`;
@@ -72,16 +80,19 @@ class _State:
         total = with_reading.sum(axis=0) + variance
         gain = with_reading / total
         measured = np.isfinite(variance)
-        innovation = np.where(measured, reading - self.mean.sum(axis=0), 0.0)
+        innovation = reading - self.mean.sum(axis=0)
+        innovation = np.where(measured, innovation, 0.0)
+        surprise = np.log(total) + innovation**2 / total
+        surprise = np.where(measured, surprise, 0.0)
         unexplained = 1 - self.response.sum(axis=0)
-        covariance = (self.covariance - gain[:, None] * with_reading) * _KEPT[:, None] * _KEPT
+        explained = gain[:, None] * with_reading
+        covariance = (self.covariance - explained) * _KEPT[:, None] * _KEPT
         covariance[1, 1] += (1 - PERSISTENCE**2) * self.lasting
         return replace(
             self,
             mean=(self.mean + gain * innovation) * _KEPT,
             covariance=covariance,
-            likelihood=self.likelihood
-            - np.where(measured, np.log(total) + innovation**2 / total, 0.0) / 2,
+            likelihood=self.likelihood - surprise / 2,
             response=(self.response + gain * unexplained) * _KEPT,
             score=self.score + unexplained * innovation / total,
             information=self.information + unexplained**2 / total,
@@ -90,12 +101,14 @@ class _State:
     def changing(self) -> Self:
         """Return the state if a change of unknown size begins with the next run."""
         none = np.zeros_like(self.score)
-        return replace(self, response=np.zeros_like(self.response), score=none, information=none)
+        response = np.zeros_like(self.response)
+        return replace(self, response=response, score=none, information=none)
 
 
 def clipped(runs: Floats, variance: Floats) -> Floats:
     """Return runs that are at most so many standard deviations from the median of all (Huber)."""
-    middle, width = median_of(runs), _CLIPPED * np.sqrt(variance)
+    middle = median_of(runs)
+    width = _CLIPPED * np.sqrt(variance)
     return runs.clip(middle - width, middle + width)
 
 
@@ -114,23 +127,47 @@ def forecast(
     infinite for none. `shared` (H, M) is that of what all readings of a run share, for each of
     LASTING_SHARES.
     """
-    chosen, of_one_run = deque[_State](), shared[0]
+    chosen, of_one_run = _likeliest(level, unsure, accepted, chance, shared)
+    variances = chance + of_one_run
+    fields = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
+    result = Forecast(*fields)
+    for start, before in enumerate(reversed(chosen)):
+        since = slice(len(chance) - start, None)
+        then = clipped(measured[since], variances[since] + before.lasting)
+        state = before.changing()
+        for reading, variance in zip(then, variances[since], strict=True):
+            state = state.after(reading, variance)
+        result.before[start] = before.mean.sum(axis=0)
+        result.reading[start] = state.mean.sum(axis=0)
+        result.variance[start] = state.covariance.sum(axis=(0, 1)) + of_one_run
+        result.response[start] = state.response.sum(axis=0)
+        result.score[start] = state.score
+        result.information[start] = state.information
+    return result
+
+
+def _likeliest(
+    level: Floats, unsure: Floats, accepted: Floats, chance: Floats, shared: Floats
+) -> tuple[deque[_State], Floats]:
+    """Return the states before the last runs and this one, and the variance that the readings of
+    one run share, for the share that lasts which is likeliest.
+    """
+    chosen = deque[_State]()
+    of_one_run = shared[0]
     for share, all_shared in zip(LASTING_SHARES, shared, strict=True):
         lasting = share * all_shared
-        known = np.where(np.isfinite(accepted), chance + all_shared - lasting, np.inf)
-        states = deque([_State.before_all(level, unsure, lasting)], STARTS.size)
+        variances = chance + all_shared - lasting
+        known = np.where(np.isfinite(accepted), variances, np.inf)
+        first = _State.before_all(level, unsure, lasting)
+        states = deque([first], STARTS.size)
         for reading, variance in zip(accepted, known, strict=True):
             states.append(states[-1].after(reading, variance))
-        if not chosen or np.nansum(states[-1].likelihood - chosen[-1].likelihood) > _CLEARLY:
-            chosen, of_one_run = states, all_shared - lasting
-    fields = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
-    for start, before in enumerate(reversed(chosen)):
-        state, variances = before.changing(), (chance + of_one_run)[len(chance) - start :]
-        since = clipped(measured[len(measured) - start :], variances + before.lasting)
-        for reading, variance in zip(since, variances, strict=True):
-            state = state.after(reading, variance)
-        fields[:, start] = (
-            before.mean.sum(axis=0), state.mean.sum(axis=0), state.covariance.sum(axis=(0, 1)) + of_one_run,
-            state.response.sum(axis=0), state.score, state.information,
-        )  # fmt: skip
-    return Forecast(*fields)
+        if not chosen or _gain(states[-1], chosen[-1]) > _CLEARLY:
+            chosen = states
+            of_one_run = all_shared - lasting
+    return chosen, of_one_run
+
+
+def _gain(state: _State, other: _State) -> float:
+    """Return the log likelihood ratio of all runs."""
+    return float(np.nansum(state.likelihood - other.likelihood))

@@ -14,7 +14,7 @@ import numpy as np
 from seatrial.detection.forecast import STARTS
 from seatrial.detection.losses import RunReadings
 from seatrial.detection.noise import AGREEING, finite, share_of_strays
-from seatrial.detection.readings import Floats
+from seatrial.detection.readings import Floats, Ints
 
 _TAILS = 4  # degrees of freedom: the fewest usual ones (Lange, Little and Taylor)
 
@@ -68,7 +68,11 @@ class _Healthy:
 
 
 class SeriesReadings:
-    """The readings of series `i`, and healthy ones of its group."""
+    """The readings of series `i`: `own` ones of this run, the `location` of each run before, which
+    its peers `moved` by, and `healthy` ones of its group.
+
+    `levels` are by start.
+    """
 
     def __init__(self, run: RunReadings, i: int) -> None:
         reference = run.reference
@@ -114,8 +118,13 @@ class SeriesReadings:
         scaled_loss = loss / sd
         scaled = finite(distance) / sd
         ratios = _log_ratio(scaled, scaled_loss)
-        strays = self.healthy.strays
-        any_stray = np.minimum(strays * count, 0.5)
-        share = np.where(count < AGREEING, any_stray, strays)
-        of_strays = _if_stray(scaled_loss, share)
+        of_strays = _if_stray(scaled_loss, self._straying(count))
         return float((ratios - of_strays).sum())
+
+    def _straying(self, count: Ints) -> Floats:
+        """Return how many locations of so many readings are a stray's; of three the median is
+        taken.
+        """
+        of_one = self.healthy.strays
+        of_few = np.minimum(of_one * count, 0.5)
+        return np.where(count < AGREEING, of_few, of_one)

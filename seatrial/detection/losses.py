@@ -37,7 +37,11 @@ class Losses:
 
 
 class RunReadings:
-    """This run's readings (K, M) less what all peers moved by, known to `unsure` (M)."""
+    """This run's readings less what all peers moved by: `distance` (K, M).
+
+    `unsure` (M) is the error of that. Of each series, `count` are its readings, `value` is their
+    median, `location` their Hodges-Lehmann estimate, and `noise` the standard deviation of one.
+    """
 
     def __init__(
         self, reference: Reference, readings: Floats, moved: Floats, unsure: Floats
@@ -104,23 +108,28 @@ def _subtract_common(reference: Reference, losses: Losses) -> None:
     Fleets that have not drifted yet are not taken to drift (empirical Bayes), but for what is
     beyond two standard deviations of that.
     """
-    for number, at in enumerate(reference.groups):
+    for usual, at in zip(reference.drift, reference.groups, strict=True):
         known = at[reference.runs[at] > 0]
-        if known.size < LEAST_PEERS:
-            continue
-        variances = losses.error[:, known].T ** 2
-        doubt = MEDIAN_VARIANCE * median_of(variances) / known.size
-        doubt = np.nan_to_num(doubt)
-        usual = reference.drift[number] ** 2
-        total = usual + doubt
-        share = usual / total
-        most = 2 * np.sqrt(total)
-        common = median_of(losses.size[:, known].T)
-        common = np.nan_to_num(common)
-        by_chance = np.clip((1 - share) * common, -most, most)
-        beyond = common - by_chance
-        losses.size[:, at] -= beyond[:, None]
-        added = share * doubt
-        for rows in (losses.error, losses.alone):
-            variance = rows[:, at] ** 2 + added[:, None]
-            rows[:, at] = np.sqrt(variance)
+        if known.size >= LEAST_PEERS:
+            _subtract_from_group(losses, at, known, usual**2)
+
+
+def _subtract_from_group(losses: Losses, at: Ints, known: Ints, usual: float) -> None:
+    """Subtract what the known peers of a group lost; `usual` is the variance of such losses in
+    earlier runs.
+    """
+    variances = losses.error[:, known].T ** 2
+    doubt = MEDIAN_VARIANCE * median_of(variances) / known.size
+    doubt = np.nan_to_num(doubt)
+    total = usual + doubt
+    share = usual / total
+    most = 2 * np.sqrt(total)
+    common = median_of(losses.size[:, known].T)
+    common = np.nan_to_num(common)
+    by_chance = np.clip((1 - share) * common, -most, most)
+    beyond = common - by_chance
+    losses.size[:, at] -= beyond[:, None]
+    added = share * doubt
+    for rows in (losses.error, losses.alone):
+        variance = rows[:, at] ** 2 + added[:, None]
+        rows[:, at] = np.sqrt(variance)

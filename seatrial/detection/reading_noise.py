@@ -7,6 +7,7 @@ loud as its own past shows (moderated variance: Smyth, "Linear models and empiri
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -45,6 +46,15 @@ class Squares:
     total: Floats
     degrees: Floats
 
+    @property
+    def least_degrees(self) -> Floats:
+        """What to divide by, where some have none."""
+        return np.maximum(self.degrees, 1)
+
+    def of(self, at: Ints) -> Self:
+        """Return those of some series."""
+        return type(self)(self.total[at], self.degrees[at])
+
 
 def noise_of(
     past: Past, own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
@@ -59,21 +69,13 @@ def noise_of(
     in_turn = np.vstack([firsts, tonight])
     steps = np.abs(np.diff(in_turn, axis=0))
     rest = firsts - own
-    noise = np.empty(own.size)
-    strays = np.empty(own.size)
+    noise = np.empty_like(own)
     for at in groups:
         scale = _scale(steps[:, at], rest[:, at], tonight[at], assumed[at[0]])
         noise[at] = max(scale, LEAST_NOISE)
-        scaled = rest[:, at] / noise[at]
-        strays[at] = share_of_strays(finite(scaled))
+    strays = _strays(rest / noise, groups)
     squares = _own_squares(past, rest, noise, strays)
-    for at in groups:
-        known = finite(steps[:, at]).size
-        if at.size < LEAST_PEERS or known < ENOUGH:
-            continue
-        total = float(squares.total[at].sum())
-        degrees_of_group = float(squares.degrees[at].sum())
-        noise[at] *= _narrowing(known, total, degrees_of_group)
+    noise = noise * _narrowings(steps, squares, groups)
     squares = _own_squares(past, rest, noise, strays)
     prior = _prior_degrees(squares, groups)
     louder, degrees = moderated(squares, prior)
@@ -83,6 +85,8 @@ def noise_of(
 def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
     """Return the noise of a group: from its steps between runs, else from its peers in this run,
     else as assumed.
+
+    A lone series has no peers: `rest` (T, M) is how far its runs are from their median.
     """
     is_alone = tonight.size < LEAST_PEERS  # then what lasts for runs counts as noise as well
     between_runs = finite(steps)
@@ -98,43 +102,80 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     return typical(distances) * widening(distances.size)
 
 
-def _narrowing(steps: int, squares: float, degrees: float) -> float:
+def _strays(scaled: Floats, groups: list[Ints]) -> Floats:
+    """Return (M) the share of the readings (T, M) of a group that strays."""
+    strays = np.empty(scaled.shape[1])
+    for at in groups:
+        strays[at] = share_of_strays(finite(scaled[:, at]))
+    return strays
+
+
+def _narrowings(steps: Floats, squares: Squares, groups: list[Ints]) -> Floats:
+    """Return (M) the factor by which the noise of a group shrinks; 1 where little is known of it.
+
+    `steps` (T, M) are those from run to run.
+    """
+    narrowing = np.ones_like(squares.total)
+    for at in groups:
+        known = finite(steps[:, at])
+        if at.size >= LEAST_PEERS and known.size >= ENOUGH:
+            narrowing[at] = _narrowing(known.size, squares.of(at))
+    return narrowing
+
+
+def _narrowing(steps: int, own: Squares) -> float:
     """Return the factor by which the noise of a group shrinks because all its readings are
     evidence, not `steps` alone.
 
     They count if they scatter as much within runs as the first readings do from run to run.
     """
+    squares = float(own.total.sum())
+    degrees = float(own.degrees.sum())
     as_known = squares * widening(steps) ** 2  # in variances of the steps
     ratio = as_known / max(degrees, 1)
     if not 1 / _ALIKE < ratio < _ALIKE:
         return 1.0
-    own = _INDEPENDENT * steps
-    together = own + degrees
-    variance = (own + as_known) / together
+    independent = _INDEPENDENT * steps
+    together = independent + degrees
+    variance = (independent + as_known) / together
     widened = widening(together / _INDEPENDENT)
     return math.sqrt(variance) * widened / widening(steps)
 
 
 def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> Squares:
-    """Return the squares of each series' own readings.
+    """Return the squares of each series' own readings, of its share of `strays` (M)."""
+    within = _within_runs(past, noise, strays)
+    between = _between_runs(past, rest / noise)
+    return Squares(
+        total=within.total + between.total,
+        degrees=within.degrees + between.degrees,
+    )
 
-    Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are
-    left out, and what is far above the squares of a series' quieter runs is no noise.
+
+def _within_runs(past: Past, noise: Floats, strays: Floats) -> Squares:
+    """Return those of runs with several readings, around their mean.
+
+    Runs that are read so often that a quarter of such ones holds a stray are left out, and what is
+    far above the squares of a series' quieter runs is no noise.
     """
     is_clean = (1 - strays) ** past.count > _CLEAN
     others = np.maximum(past.count - 1, 0)
-    more = others * past.good * is_clean
+    degrees = others * past.good * is_clean
     squares = past.accepted(past.within) / noise**2
-    by_degree = squares / np.maximum(more, 1)
-    mean = np.where(more > 0, by_degree, np.nan)
+    by_degree = squares / np.maximum(degrees, 1)
+    mean = np.where(degrees > 0, by_degree, np.nan)
     usual = np.fmax(_lower_quartile(mean), 1.0)
-    within = np.minimum(mean, MOST_WITHIN * usual) * more
+    within = np.minimum(mean, MOST_WITHIN * usual) * degrees
+    return Squares(np.nansum(within, axis=0), degrees.sum(axis=0))
+
+
+def _between_runs(past: Past, scaled: Floats) -> Squares:
+    """Return those of runs with one reading, around the median of all."""
     once = past.good & (past.count == 1)
-    scaled = np.clip(rest / noise, -STRAYING, STRAYING)
-    single = np.where(once, scaled**2, 0.0)
-    between = np.maximum(once.sum(axis=0) - 1, 0)
-    total = np.nansum(within, axis=0) + single.sum(axis=0)
-    return Squares(total, more.sum(axis=0) + between)
+    clipped = np.clip(scaled, -STRAYING, STRAYING)
+    squares = np.where(once, clipped**2, 0.0)
+    degrees = np.maximum(once.sum(axis=0) - 1, 0)
+    return Squares(squares.sum(axis=0), degrees)
 
 
 def _lower_quartile(rows: Floats) -> Floats:
@@ -165,11 +206,11 @@ def _prior_degrees(squares: Squares, groups: list[Ints]) -> Floats:
         some = at[squares.degrees[at] >= AGREEING]
         if not some.size:
             continue
-        degrees = squares.degrees[some]
-        variances = squares.total[some] / np.maximum(degrees, 1)
+        own = squares.of(some)
+        variances = own.total / own.least_degrees
         logs = np.log(np.maximum(variances, _LEAST_RATIO))
         beyond.append(logs - np.median(logs))
-        chance.append(2 / np.maximum(degrees - 1, 1))
+        chance.append(2 / np.maximum(own.degrees - 1, 1))
     if sum(map(len, beyond)) < ENOUGH:
         return prior
     distances = np.abs(np.concatenate(beyond))
@@ -188,9 +229,8 @@ def moderated(squares: Squares, prior: Floats) -> tuple[Floats, Floats]:
     A series that is noisier than chance allows for any of them counts with the least prior.
     """
     degrees = squares.degrees
-    at_least_one = np.maximum(degrees, 1)
-    mean = squares.total / at_least_one
-    spread = 2 / (9 * at_least_one)
+    mean = squares.total / squares.least_degrees
+    spread = 2 / (9 * squares.least_degrees)
     # Wilson and Hilferty, 1931
     beyond = np.cbrt(mean) - (1 - spread)
     is_odd = (beyond > _LOUD * np.sqrt(spread)) & (degrees > 0)

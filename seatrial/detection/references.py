@@ -6,6 +6,7 @@ mean of its accepted runs before the start, drawn to its peers' as far as those 
 1975).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -172,9 +173,9 @@ def _errors_of_moves(runs: Ints, noise: Floats, groups: list[Ints]) -> Floats:
     """Return (G) the standard error of the median of a group's known peers."""
     errors = list[float]()
     for at in groups:
-        known = int((runs[at] > 0).sum())
-        of_mean = np.sqrt(MEDIAN_VARIANCE / max(known, 1))
-        errors.append(median(noise[at]) * of_mean)
+        known = (runs[at] > 0).sum()
+        variance = MEDIAN_VARIANCE / max(known, 1)
+        errors.append(median(noise[at]) * math.sqrt(variance))
     return np.array(errors)
 
 
@@ -250,11 +251,8 @@ def _forecast(
     weights = np.where(known, 1 / chance, 0.0)
     error = np.sqrt(1 / _total(weights) + of_one_run)
     level, unsure = _prior(_mean(accepted, weights), error, runs, peers)
-    # Where all are new and many, their noise of this run holds already how much they differ.
-    old_ones = np.bincount(group, runs > 0)
-    all_new = (old_ones < 2) & (np.bincount(group) >= ENOUGH)
-    certain = all_new[group] & (runs == 0)
-    unsure = np.where(certain, 0.0, unsure)
+    # Their noise of this run holds already how much they differ.
+    unsure = np.where(_new_together(runs, group), 0.0, unsure)
     result = forecast(level, unsure, accepted, located, chance, shared)
     is_alone = ~np.isfinite(peers.centre)
     for nth, start in enumerate(STARTS.tolist()):
@@ -263,6 +261,15 @@ def _forecast(
         result.before[nth, unknown] = np.nan
         result.reading[nth, unknown] = np.nan
     return result
+
+
+def _new_together(runs: Ints, group: Ints) -> Bools:
+    """Return which series have no earlier run, as nearly all of their many peers."""
+    known = np.bincount(group, runs > 0)
+    sizes = np.bincount(group)
+    are_new = (known < 2) & (sizes >= ENOUGH)
+    new_together: Bools = are_new[group] & (runs == 0)
+    return new_together
 
 
 def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Floats, Floats]:
@@ -284,9 +291,12 @@ def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Float
 def _peers(
     own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
 ) -> _Peers:
-    """Return the peers with earlier runs, or of this run without any."""
-    centre = np.full(own.size, np.nan)
-    spread = np.full(own.size, np.nan)
+    """Return the peers with earlier runs, or of this run without any.
+
+    `own` (M) are the medians of accepted runs, known to `error` (M).
+    """
+    centre = np.full_like(own, np.nan)
+    spread = centre.copy()
     for at in groups:
         firsts = finite(current.first[at])
         if firsts.size < LEAST_PEERS:

@@ -55,7 +55,11 @@ class Scan:
 
 
 class RunScan:
-    """The search for changes in the readings of a run and of those before it."""
+    """The search for changes in the readings of a run and of those before it.
+
+    `quantile` is how many standard errors a loss has that healthy series show too seldom to count,
+    `least_loss` (M) the loss from which on one matters.
+    """
 
     def __init__(self, run: RunReadings) -> None:
         self.run = run
@@ -111,7 +115,7 @@ class RunScan:
 
     def _enough(self, ratio: Floats) -> float:
         """Return the log likelihood ratio from which on a series is bad."""
-        of_one = self.quantile**2 / 2
+        of_one = self.quantile**2 / 2  # what normal noise yields at the limit
         discount = _discount(ratio - of_one)
         return max(of_one - discount, 1.0)
 
@@ -154,22 +158,23 @@ class RunScan:
         below[0] = np.minimum(below[0], by_median)
         shares = np.where(STARTS == 0, NEAR_NOW, NEAR)
         is_low = below > shares[:, None] * limit
-        near = is_low & self._may_show(losses)
-        return np.asarray(near.any(axis=0))
+        is_low &= self._may_show(losses)
+        return np.asarray(is_low.any(axis=0))
 
     def _may_show(self, losses: Losses) -> Bools:
         """Return (S, M) whether any number of further readings may show a loss."""
         reducible = losses.error**2 - losses.alone**2
         by_chance = np.sqrt(np.maximum(reducible, 0))
         deepest = losses.size + CHANCE * by_chance
-        least_limit = self.quantile * losses.alone
-        return deepest > np.minimum(least_limit, self.reference.cap)
+        by_normal_noise = self.quantile * losses.alone
+        least_limit = np.minimum(by_normal_noise, self.reference.cap)
+        return deepest > least_limit
 
     def _is_read(self, best: Ints) -> Bools:
         """Return whether there are three readings at least since the start."""
         before = self.reference.past.count
         latest_first = np.vstack([self.run.count, before[::-1]])
-        since = np.cumsum(latest_first, axis=0)
+        since = latest_first.cumsum(axis=0)
         series = np.arange(best.size)
         return since[STARTS[best], series] >= AGREEING
 

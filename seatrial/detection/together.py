@@ -4,6 +4,8 @@ and what weekdays add. Pure, numpy arrays.
 Values are natural logs with more = better; T runs, M series, G groups.
 """
 
+import math
+
 import numpy as np
 
 from seatrial.detection.noise import (
@@ -77,20 +79,23 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
     """Return (G) the standard deviation by chance of a group's median from its past, learned from
     earlier runs.
     """
-    together = np.empty(len(groups))
-    for number, at in enumerate(groups):
-        of_group = finite(shifts[:, number])
-        seen = of_group[of_group != 0]
-        error = np.sqrt(MEDIAN_VARIANCE / at.size)
-        chance = median(noise[at]) * error
-        least = max(chance, LEAST_NOISE)
-        if seen.size:
-            over_runs = scatter(seen) * widening(seen.size)
-            least = max(least, over_runs)
-        if seen.size < ENOUGH:
-            least = max(least, assumed[at[0]])
-        together[number] = least
-    return together
+    by_group = zip(groups, shifts.T, strict=True)
+    return np.array([_scatter_of_group(moves, noise[at], assumed[at[0]]) for at, moves in by_group])
+
+
+def _scatter_of_group(shifts: Floats, noise: Floats, assumed: float) -> float:
+    """Return that of one group, from its shifts (T) and the noise of its series (M)."""
+    known = finite(shifts)
+    seen = known[known != 0]
+    error = math.sqrt(MEDIAN_VARIANCE / noise.size)
+    chance = median(noise) * error
+    least = max(chance, LEAST_NOISE)
+    if seen.size:
+        over_runs = scatter(seen) * widening(seen.size)
+        least = max(least, over_runs)
+    if seen.size < ENOUGH:
+        least = max(least, assumed)
+    return least
 
 
 def drift_of(
@@ -101,24 +106,31 @@ def drift_of(
 
     By the method of moments, and one standard error more.
     """
-    drift = np.empty(len(groups))
-    for number, at in enumerate(groups):
-        of_peers = count[:, at]
-        measured = (of_peers > 0).sum(axis=1)
-        are_most = 2 * measured >= at.size
-        runs = are_most.sum()
-        if at.size < LEAST_PEERS or runs < ENOUGH:
-            drift[number] = assumed[at[0]]
-            continue
-        mean_count = of_peers[are_most].mean(axis=1)
-        readings = np.maximum(mean_count, 1)
-        of_one = median(noise[at]) ** 2
-        chance = MEDIAN_VARIANCE / at.size * of_one * float(np.mean(1 / readings))
-        seen = scatter(shifts[are_most, number])
-        beyond = seen**2 - chance
-        error = chance * np.sqrt(2 / runs)
-        drift[number] = np.sqrt(max(beyond, 0.0) + error)
-    return drift
+    by_group = zip(groups, shifts.T, strict=True)
+    return np.array(
+        [_drift_of_group(moves, count[:, at], noise[at], assumed[at[0]]) for at, moves in by_group]
+    )
+
+
+def _drift_of_group(shifts: Floats, count: Ints, noise: Floats, assumed: float) -> float:
+    """Return that of one group, from its shifts (T), the readings of its series (T, M) and their
+    noise (M).
+    """
+    peers = noise.size
+    measured = (count > 0).sum(axis=1)
+    are_most = 2 * measured >= peers
+    runs = are_most.sum()
+    if peers < LEAST_PEERS or runs < ENOUGH:
+        return assumed
+    mean_count = count[are_most].mean(axis=1)
+    share = 1 / np.maximum(mean_count, 1)
+    of_one = median(noise) ** 2
+    of_median = MEDIAN_VARIANCE / peers * of_one
+    chance = of_median * float(np.mean(share))
+    seen = scatter(shifts[are_most])
+    beyond = max(seen**2 - chance, 0.0)
+    error = chance * np.sqrt(2 / runs)
+    return math.sqrt(beyond + error)
 
 
 def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints]) -> Floats:
@@ -130,14 +142,14 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
     """
     seasons = np.zeros((len(weekday), len(groups)))
     past_days = weekday[:-1]
-    is_known = UNKNOWN_DAY not in weekday
-    if not is_known or np.unique(past_days).size < 2:
+    if UNKNOWN_DAY in weekday or np.unique(past_days).size < 2:
         return seasons
     accepted = np.where(good, location, np.nan)
     distance = location - median_of(accepted)
     runs = count_known(accepted)
     shifts = shift_of(groups, distance, runs)
     for number, at in enumerate(groups):
+        # Two or three series are neither alone nor enough to tell what they do together
         if at.size in (2, AGREEING) or runs[at].max() < ENOUGH:
             continue
         own = distance[:, at[0]]
@@ -149,7 +161,10 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
 
 
 def _of_weekdays(own: Floats, weekday: Ints) -> Floats:
-    """Return (7) what each weekday adds to the values of runs (T)."""
+    """Return (7) what each weekday adds to the values of runs (T).
+
+    What is known of a weekday by two runs counts as far as chance does not explain it.
+    """
     medians = np.full(7, np.nan)
     known = np.ones(7)
     for day in np.unique(weekday):
@@ -162,5 +177,6 @@ def _of_weekdays(own: Floats, weekday: Ints) -> Floats:
     apart = medians - np.nanmedian(medians)
     season = np.nan_to_num(apart)
     rest = own - season[weekday]
-    error = scatter(finite(rest)) * np.sqrt(MEDIAN_VARIANCE / known)
+    of_one = scatter(finite(rest))
+    error = of_one * np.sqrt(MEDIAN_VARIANCE / known)
     return beyond_chance(season, error)

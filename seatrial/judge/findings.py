@@ -13,8 +13,9 @@ from typing import cast
 import numpy as np
 
 from seatrial.detection.noise import AGREEING, ENOUGH
-from seatrial.detection.outliers import MINORITY, Outcome, Shift
+from seatrial.detection.outliers import Outcome
 from seatrial.detection.readings import Bools
+from seatrial.detection.shifts import MINORITY, Shift
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
