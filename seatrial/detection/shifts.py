@@ -52,6 +52,11 @@ class Shift:
     bad: bool
     doubtful: bool
 
+    @property
+    def is_low(self) -> bool:
+        """Whether they read lower than the limit, by few readings too."""
+        return self.moved < -self.limit
+
 
 class CommonMoves:
     """The shifts of a run; by how much each of M series moved with its peers, and the error of

@@ -40,6 +40,16 @@ class EarlierPeers:
     hardware: Hardware | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _LastRuns:
+    """The last runs that tested one of the own nodes, and for each of the other nodes that passed
+    lately, the last of its runs.
+    """
+
+    own: set[str]
+    by_peer: dict[str, str]
+
+
 def earlier_peers(
     store: "Store",
     context: RunContext,
@@ -53,46 +63,47 @@ def earlier_peers(
     """
     if not hardware or len(hardware) > FEW_NODES:
         return None
-    own_runs, peers = _last_runs(store, context, hardware)
-    if not peers:
+    last = _last_runs(store, context, hardware)
+    if not last.by_peer:
         return None
-    rows = store.runs_by_id(sorted(own_runs.union(peers.values())))
+    run_ids = last.own.union(last.by_peer.values())
+    rows = store.runs_by_id(sorted(run_ids))
     alike = {row.run_id for row in rows if not changes(row.fingerprint, context.fingerprint)}
-    then = store.hardware([row.run_id for row in rows])
+    hardware_of_runs = store.hardware([row.run_id for row in rows])
     models = {each.model for each in hardware.values()}
     run_by_node = dict[str, str]()
     hardware_by_node = dict[str, NodeHardware]()
-    for node, run_id in peers.items():
-        its = then.get(run_id, {}).get(node, NodeHardware())
+    for node, run_id in last.by_peer.items():
+        then = hardware_of_runs.get(run_id, {})
+        its = then.get(node, NodeHardware())
         if run_id in alike and its.model in models:
             run_by_node[node] = run_id
             hardware_by_node[node] = its
-    compared = own_runs.union(run_by_node.values())
+    compared = last.own.union(run_by_node.values())
+    readings = _readings(store, run_by_node, measured)
     return EarlierPeers(
         runs=[row for row in rows if row.run_id in compared],
-        measurements=list(_readings(store, run_by_node, measured)),
+        measurements=list(readings),
         hardware=hardware_by_node,
     )
 
 
-def _last_runs(
-    store: "Store", context: RunContext, own_nodes: Container[str]
-) -> tuple[set[str], dict[str, str]]:
-    """Return the last runs that tested one of the own nodes, and for each of the other nodes that
-    passed lately, the last of its runs.
-    """
+def _last_runs(store: "Store", context: RunContext, own_nodes: Container[str]) -> _LastRuns:
+    """Return the last runs that the store has."""
     own = list[str]()
     newest: dict[str, str] = {}
-    for test in store.node_tests(context.cluster, context.started - _HISTORY_FOR):
+    first = context.started - _HISTORY_FOR
+    first_of_peers = context.started - _PEERS_FOR
+    for test in store.node_tests(context.cluster, first):
         if test.suite != context.suite or test.ended >= context.started:
             continue
         if test.node in own_nodes:
             own.append(test.run_id)
-        elif test.passed and test.ended >= context.started - _PEERS_FOR:
+        elif test.passed and test.ended >= first_of_peers:
             newest.pop(test.node, None)  # so that the last ones are the newest
             newest[test.node] = test.run_id
     last = list(newest.items())[-_MOST_PEERS:]
-    return set(own[-_MOST_RUNS:]), dict(last)
+    return _LastRuns(set(own[-_MOST_RUNS:]), dict(last))
 
 
 def _readings(
@@ -100,21 +111,22 @@ def _readings(
 ) -> Iterator[Measurement]:
     """Yield the newest accepted reading of each number, on each of the nodes."""
     shapes = list(_shapes(measured))
-    numbers = []
+    run_of = list[str]()
+    numbers = list[Measurement]()
     for node, run_id in run_by_node.items():
-        numbers += [(run_id, _on_node(shape, node)) for shape in shapes]
+        for shape in shapes:
+            run_of.append(run_id)
+            numbers.append(_on_node(shape, node))
     run_ids = list(dict.fromkeys(run_by_node.values()))
-    readings = store.readings(run_ids, [m.series() for _, m in numbers])
+    readings = store.readings(run_ids, [m.series() for m in numbers])
+    rows = zip(readings.run, readings.series, readings.value, readings.good, strict=True)
     values: dict[int, float] = {}
-    for run, series, value, good in zip(
-        readings.run, readings.series, readings.value, readings.good, strict=True
-    ):
-        run_id, _ = numbers[int(series)]
-        if good and run_ids[int(run)] == run_id:
-            values[int(series)] = float(value)
+    for run, series, value, good in rows:
+        i = int(series)
+        if good and run_ids[int(run)] == run_of[i]:
+            values[i] = float(value)
     for i, value in values.items():
-        _, m = numbers[i]
-        yield replace(m, value=value)
+        yield replace(numbers[i], value=value)
 
 
 def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
@@ -124,7 +136,8 @@ def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
         if m.subject.kind not in _PEER_KINDS:
             continue
         _, _, part = m.subject.name.partition("/")
-        key = (m.metric, m.unit, m.subject.kind, part, frozenset(m.conditions.items()))
+        conditions = frozenset(m.conditions.items())
+        key = (m.metric, m.unit, m.subject.kind, part, conditions)
         if key not in seen:
             seen.add(key)
             yield replace(m, samples=())
@@ -133,4 +146,6 @@ def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
 def _on_node(m: Measurement, node: str) -> Measurement:
     """Return the same number of another node, or of the same GPU there."""
     _, slash, part = m.subject.name.partition("/")
-    return replace(m, subject=replace(m.subject, name=f"{node}{slash}{part}"))
+    name = f"{node}{slash}{part}"
+    subject = replace(m.subject, name=name)
+    return replace(m, subject=subject)

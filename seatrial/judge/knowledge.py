@@ -70,13 +70,13 @@ class Knowledge:
 
         def logs(values: Floats) -> Floats:
             """Return the columns of the table, as logs."""
-            return np.where(recorded, table.logs(values[:, at]), np.nan)
+            of_table = table.logs(values[:, at])
+            return np.where(recorded, of_table, np.nan)
 
         days = [run.started.weekday() for run in self.past.runs]
+        today = UNKNOWN_DAY
         if self.started:
-            days.append(self.started.weekday())
-        else:
-            days.append(UNKNOWN_DAY)
+            today = self.started.weekday()
         return Past(
             first=logs(self.past.first),
             rest=logs(self.past.rest),
@@ -84,7 +84,7 @@ class Knowledge:
             within=np.where(recorded, self.past.within[:, at], 0.0),
             count=self.past.count[:, at] * recorded,
             good=self.past.good[:, at] & recorded,
-            weekday=np.array(days, dtype=np.int64),
+            weekday=np.array([*days, today], dtype=np.int64),
         )
 
 
@@ -170,7 +170,11 @@ def _over_other_ranks(
 def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
     """Return the number of ranks that is nearest to that of `m`, with the name of its series."""
     ranks = int(m.conditions["ranks"])
-    nearest = min(earlier, key=lambda number: abs(number - ranks))
+
+    def distance(number: int) -> int:
+        return abs(number - ranks)
+
+    nearest = min(earlier, key=distance)
     return nearest, earlier[nearest]
 
 

@@ -1,9 +1,10 @@
 """Which nodes are alike by what they say of themselves. Pure. The rules: docs/verdicts.md."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import NamedTuple
 
 from seatrial.model.measurement import Subject
 from seatrial.model.setup import Hardware
@@ -11,7 +12,12 @@ from seatrial.text.words import some_of
 
 _MOST = 2 / 3  # of the nodes that share a fact: so many are slow if it is the cause
 
-Variant = tuple[str, int | None]  # driver, clock
+
+class Variant(NamedTuple):
+    """The driver and the GPU clock of a node."""
+
+    driver: str
+    clock_mhz: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,9 @@ class NodeGroups:
         some = set(nodes)
         names = {self.name_by_node.get(node, "") for node in some}
         if len(names) == 1:
-            (name,) = names
-            if some == {node for node, its in self.name_by_node.items() if its == name}:
+            name = names.pop()
+            members = {node for node, its in self.name_by_node.items() if its == name}
+            if some == members:
                 return name
         return self._shared_by(some)
 
@@ -47,10 +54,12 @@ class NodeGroups:
         """
         if not some:
             return ""
-        facts = set.intersection(*(set(self.facts_by_node.get(node, ())) for node in some))
-        for fact in sorted(facts):
+        facts = [set(self.facts_by_node.get(node, ())) for node in some]
+        shared = set.intersection(*facts)
+        for fact in sorted(shared):
             holders = sum(fact in its for its in self.facts_by_node.values())
-            if holders < len(self.facts_by_node) and len(some) >= _MOST * holders:
+            tells_apart = holders < len(self.facts_by_node)
+            if tells_apart and len(some) >= _MOST * holders:
                 return fact
         return ""
 
@@ -62,12 +71,17 @@ class NodeGroups:
         sizes = Counter(self.name_by_node.values()).most_common()
         if len(sizes) < 2:
             return ""
-        members = []
-        for name, count in sizes:
-            shown = name if len(name) <= 60 else f"{name[:60]}..."
-            members.append(f"{count:,} x {shown}")
+        members = [f"{count:,} x {_short(name)}" for name, count in sizes]
         differences = " and ".join(self.differences)
-        return f"{len(sizes)} groups by {differences}: {some_of(members)}"
+        groups = f"{len(sizes)} groups by {differences}"
+        return f"{groups}: {some_of(members)}"
+
+
+def _short(name: str) -> str:
+    """Return a name without what is longer than a line takes."""
+    if len(name) > 60:
+        return f"{name[:60]}..."
+    return name
 
 
 def group_nodes(hardware: Hardware) -> NodeGroups:
@@ -79,25 +93,21 @@ def group_nodes(hardware: Hardware) -> NodeGroups:
     """
     if not hardware:
         return NodeGroups()
-    models = Counter(h.model for h in hardware.values() if h.model) or Counter([""])
-    commonest = models.most_common(1)[0][0]
-    variants_of: dict[str, dict[str, Variant]] = {model: {} for model in models}
-    for node, h in hardware.items():
-        of_model = variants_of[h.model or commonest]
-        of_model[node] = (h.driver, h.gpu_clock_mhz)
+    variants_of = _variants(hardware)
     enough = max(3, ceil(0.05 * len(hardware)))
     name_by_node = dict[str, str]()
     differences = set[str]()
     for model, variants in variants_of.items():
         counted = _counted(variants, enough)
-        differing = _differing(set(counted.values()))
+        differing = _differing(counted.values())
         differences.update(differing)
         for node, variant in counted.items():
             name_by_node[node] = _name(model, variant, differing)
-    if len(models) > 1:
+    if len(variants_of) > 1:
         has_gpus = any(h.gpu_model for h in hardware.values())
         differences.add("GPU model" if has_gpus else "CPU model")
-    if len(set(name_by_node.values())) < 2:
+    names = set(name_by_node.values())
+    if len(names) < 2:
         name_by_node = dict.fromkeys(hardware, "")
         differences.clear()
     return NodeGroups(
@@ -105,6 +115,19 @@ def group_nodes(hardware: Hardware) -> NodeGroups:
         differences=tuple(sorted(differences, key=str.casefold)),
         facts_by_node=_facts(hardware),
     )
+
+
+def _variants(hardware: Hardware) -> dict[str, dict[str, Variant]]:
+    """Return the variant of each node, by the model that it counts as."""
+    models = Counter(h.model for h in hardware.values() if h.model)
+    if not models:
+        models[""] = 1
+    commonest = models.most_common(1)[0][0]
+    variants_of: dict[str, dict[str, Variant]] = {model: {} for model in models}
+    for node, h in hardware.items():
+        model = h.model or commonest
+        variants_of[model][node] = Variant(h.driver, h.gpu_clock_mhz)
+    return variants_of
 
 
 def _counted(variants: Mapping[str, Variant], enough: int) -> dict[str, Variant]:
@@ -133,22 +156,25 @@ def _facts(hardware: Hardware) -> dict[str, list[str]]:
     return facts
 
 
-def _differing(variants: set[Variant]) -> tuple[str, ...]:
+def _differing(variants: Collection[Variant]) -> list[str]:
     """Return what the variants differ in."""
+    drivers = {variant.driver for variant in variants}
+    clocks = {variant.clock_mhz for variant in variants}
     differing = []
-    if len({driver for driver, _ in variants}) > 1:
+    if len(drivers) > 1:
         differing.append("driver")
-    if len({clock for _, clock in variants}) > 1:
+    if len(clocks) > 1:
         differing.append("GPU clock")
-    return tuple(differing)
+    return differing
 
 
-def _name(model: str, variant: Variant, differing: tuple[str, ...]) -> str:
+def _name(model: str, variant: Variant, differing: Sequence[str]) -> str:
     """Name a group by its model, and by the facts that its nodes differ in from others."""
-    driver, clock = variant
-    parts = [model] if model else []
+    parts = []
+    if model:
+        parts.append(model)
     if "driver" in differing:
-        parts.append(f"driver {driver or 'unknown'}")
+        parts.append(f"driver {variant.driver or 'unknown'}")
     if "GPU clock" in differing:
-        parts.append(f"{clock or 'unknown'} MHz")
+        parts.append(f"{variant.clock_mhz or 'unknown'} MHz")
     return " ".join(parts)

@@ -50,22 +50,32 @@ def rests_on(judgements: Sequence[Judgement]) -> Reason:
     """Say what a passing check was compared with, what was repeated, and which single sizes were
     let pass.
     """
-    sources = sorted({j.source for j in judgements if j.compared})
-    compared = {_named(j) for j in judgements if j.compared}
-    without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
-    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet"
-    if sources and without:
-        against += f"; no baseline yet for {some_of(without)}"
+    against = _compared_with(judgements)
     repeated = sum(bool(j.repeats) for j in judgements)
     odd = sum(not j.passed for j in judgements)
-    parts = (
-        against,
-        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated"
-        if repeated
-        else "",
-        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
-    )
+    parts = [against]
+    if repeated:
+        numbers = "number was" if repeated == 1 else "numbers were"
+        parts.append(f"{repeated} {numbers} repeated")
+    if odd:
+        sizes = "size" if odd == 1 else "sizes"
+        parts.append(f"{odd} single {sizes} off, too few to count")
     return join(map(uncoded, parts))
+
+
+def _compared_with(judgements: Sequence[Judgement]) -> str:
+    """Say what numbers were compared with, and which of them with nothing."""
+    compared = [j for j in judgements if j.compared]
+    if not compared:
+        return "no baseline yet"
+    sources = sorted({j.source for j in compared})
+    words = f"as expected by {' and '.join(sources)}"
+    with_baseline = set(map(_named, compared))
+    every = dict.fromkeys(map(_named, judgements))
+    without = [name for name in every if name not in with_baseline]
+    if without:
+        words += f"; no baseline yet for {some_of(without)}"
+    return words
 
 
 def _named(judgement: Judgement) -> str:
@@ -77,14 +87,17 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
     """Return the judgements that decide the check, worst first: those that count alone, and single
     sizes that agree.
     """
-    alone, votes = [], defaultdict(list)
+    counted = []
+    votes: dict[tuple[object, ...], list[Judgement]] = defaultdict(list)
     for judgement in judgements:
         if _is_vote(judgement):
-            votes[_sweep(judgement.measurement)].append(judgement)
-        else:
-            alone.append(judgement)
-    agreed = [j for group in votes.values() for j in _agreeing(group)]
-    return sorted((j for j in (*alone, *agreed) if not j.passed), key=_order)
+            sweep = _sweep(judgement.measurement)
+            votes[sweep].append(judgement)
+        elif not judgement.passed:
+            counted.append(judgement)
+    for group in votes.values():
+        counted += _agreeing(group)
+    return sorted(counted, key=_order)
 
 
 def too_few_to_count(

@@ -22,7 +22,8 @@ from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.history.past import RunContext, chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import assess
-from seatrial.judge.findings import Finding, JudgedSeries, findings
+from seatrial.judge.findings import Finding, findings
+from seatrial.judge.judged_series import JudgedSeries
 from seatrial.judge.knowledge import explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number

@@ -1,0 +1,221 @@
+"""The judgement of each series of a run by its history or its peers, and the words for it. Pure."""
+
+import math
+from collections.abc import Container, Iterator
+
+import numpy as np
+
+from seatrial.detection.noise import ENOUGH
+from seatrial.detection.outliers import Outcome
+from seatrial.detection.readings import Bools
+from seatrial.judge.series import SeriesJudge
+from seatrial.model.baseline import FAIL_FACTOR
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
+from seatrial.model.result import Expected, Judgement
+from seatrial.model.verdict import Verdict
+from seatrial.text.words import measured, quantity
+
+
+class JudgedSeries:
+    """The judgement of each series of a run that has a reference, by its place.
+
+    Lists, since single series are asked for: `_centre` is what is expected of each, its own median
+    where `_is_median`, `_low` the limit below it, both as logs like its `_value`. `_runs` and
+    `_times` count earlier runs and readings of this one, `_sizes` the series of its group.
+    """
+
+    def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
+        """Read from the outcome what the judgements say."""
+        reference = judge.reference
+        self.table = judge.table
+        self.outcome = outcome
+        self.readings = judge.readings
+        group = self.table.group
+        sizes = np.bincount(group)[group]
+        is_alone = (sizes == 1) & (reference.runs > 0)
+        has_enough = is_alone | (reference.runs >= ENOUGH)
+        self._is_median = has_enough & (outcome.start == 0)
+        own_median = reference.own + outcome.moved
+        centre = np.where(self._is_median, own_median, outcome.expected)
+        low = outcome.expected - outcome.limit
+        self._centre = centre.tolist()
+        self._low = low.tolist()
+        self._sign = self.table.sign.tolist()
+        self._runs = reference.runs.tolist()
+        self._value = outcome.value.tolist()
+        self._moved = outcome.moved.tolist()
+        self._bad = outcome.bad.tolist()
+        self._times = outcome.readings.tolist()
+        self._sizes = sizes.tolist()
+        self.has_reference: list[bool] = outcome.judged.tolist()
+        self.unproven = outcome.unproven  # no pass, and it teaches nothing
+
+    @property
+    def bad(self) -> Bools:
+        """Mask of the series that read too low, by themselves or with their peers; nothing is
+        learned from them.
+        """
+        bad = self.outcome.bad.copy()
+        for shift in self.outcome.shifts:
+            bad[shift.members] |= shift.is_low
+        return bad
+
+    def judgement(self, i: int) -> Judgement:
+        """Return the judgement of a series that has a reference."""
+        m = self.table.first[i]
+        low = self.table.value(i, self._low[i])
+        expected = Expected(low=low)
+        if m.better == "lower":
+            expected = Expected(high=low)
+        distance = self._value[i] - self._centre[i]
+        ratio = math.exp(self._sign[i] * distance)
+        return Judgement(
+            measurement=self.measurement(i),
+            verdict=self.verdict(i),
+            reason=self._reason(i),
+            source=self.source(i),
+            expected=expected,
+            deviation=ratio - 1,
+        )
+
+    def _reason(self, i: int) -> Reason:
+        """Return how a series reads against its reference."""
+        m = self.table.first[i]
+        times = self._times[i]
+        bad = self._bad[i]
+        unproven = bool(self.unproven[i])
+        number = measured(self.measurement(i))
+        limit = self._low[i] - self._centre[i]
+        words: dict[str, object] = {
+            "number": number,
+            "against": self._against(i),
+            "limit": percent_words(limit, m),
+        }
+        if bad or unproven:
+            words |= {
+                "percent": percent_words(self._distance(i), m),
+                "side": side_of(m),
+                "agreeing": int(self.outcome.agreeing[i]),
+                "readings": int(self.outcome.readings[i]),
+                "since": self._since(i),
+            }
+        elif times > 1:
+            words["number"] = f"{number}, the median of {times} measurements"
+        if unproven:
+            return Reason.of("low-unproven", **words)
+        if bad:
+            return Reason.of(f"worse-than-{self.source(i)}", **words)
+        return Reason.of("within-limit", **words)
+
+    def measurement(self, i: int) -> Measurement:
+        """Return the series with the median of its readings."""
+        m = self.table.first[i]
+        if self._times[i] < 2 and m.finite:
+            return m
+        return Measurement(
+            metric=m.metric,
+            value=self.table.value(i, self._value[i]),
+            unit=m.unit,
+            subject=m.subject,
+            conditions=m.conditions,
+            samples=m.samples,
+            better=m.better,
+        )
+
+    def verdict(self, i: int) -> Verdict:
+        """Return the verdict of a series that has a reference."""
+        if self.unproven[i]:
+            return Verdict.INCONCLUSIVE
+        if not self._bad[i]:
+            return Verdict.PASS
+        least = self._low[i] - math.log(FAIL_FACTOR)
+        if self._value[i] < least:
+            return Verdict.FAIL
+        return Verdict.DEGRADED
+
+    def _distance(self, i: int) -> float:
+        """Return how much lower than expected the series has read on average since the change."""
+        if self.outcome.start[i]:
+            loss = float(self.outcome.loss[i])
+            return -loss
+        distance: float = self._value[i] - self._centre[i]
+        return distance
+
+    def _since(self, i: int) -> str:
+        """Say since when a series is lower, and how sure that is; "" if it is since this run."""
+        start = int(self.outcome.start[i])
+        if not start:
+            return ""
+        sure = f"{self.confidence(i):.0%} sure".replace("%", " %")
+        return f", since {start + 1} runs ({sure})"
+
+    def watches(self, names: Container[str] | None = None) -> Iterator[Reason]:
+        """Yield series that look lower but not surely enough to be bad, among `names` or all."""
+        for i in np.flatnonzero(self.outcome.watched).tolist():
+            m = self.measurement(i)
+            if names is not None and m.series() not in names:
+                continue
+            since = "in this run"
+            if runs := int(self.outcome.start[i]):
+                since = f"since {runs + 1} runs"
+            yield Reason.of(
+                "watched",
+                number=measured(m),
+                percent=percent_words(self._distance(i), m),
+                worse="longer" if m.better == "lower" else "lower",
+                since=since,
+                sure=round(100 * self.confidence(i)),
+            )
+
+    def source(self, i: int) -> str:
+        """Return what a series is compared with: its own history, or its peers alone."""
+        return "history" if self._runs[i] else "peers"
+
+    def confidence(self, i: int) -> float:
+        """Return how sure it is that the series has become lower."""
+        confidence = float(self.outcome.confidence[i])
+        return round(confidence, 2)
+
+    def _against(self, i: int) -> str:
+        """Return what a series is compared with, in words."""
+        m = self.table.first[i]
+        centre = quantity(self.table.value(i, self._centre[i]), m.unit)
+        kinds = kinds_of(m)
+        peers = self._sizes[i]
+        runs = self._runs[i]
+        if self.outcome.start[i]:
+            words = f"its {centre} before"
+        elif self._is_median[i] or (runs and peers == 1):
+            words = f"its median of {centre} in {runs} runs"
+        elif runs:
+            own = f"{runs} run{'s'[: runs > 1]}"
+            words = f"the {centre} expected from its {own} and {peers - 1} other {kinds}"
+        else:
+            words = f"the median of {centre} of {peers} {kinds}"
+        if abs(self._moved[i]) > 0.005:
+            words += f", less what all {kinds} moved by"
+        return words
+
+
+def percent_words(distance: float, m: Measurement) -> str:
+    """Format a ratio, given as the distance of logs, as percent lower or, of times, longer."""
+    percent = round(100 * abs(deviation_of(distance, m)), 1)
+    return f"{percent:g}"
+
+
+def deviation_of(distance: float, m: Measurement) -> float:
+    """Return by which share a value differs, given as the distance of logs; of times it grows."""
+    if m.better == "lower":
+        distance = -distance
+    return math.exp(distance) - 1
+
+
+def kinds_of(m: Measurement) -> str:
+    """Return what the subjects of a number are called together."""
+    return "GPUs" if m.subject.kind == "gpu" else f"{m.subject.kind}s"
+
+
+def side_of(m: Measurement) -> str:
+    """Return on which side of what is expected a bad number is."""
+    return "above" if m.better == "lower" else "below"
