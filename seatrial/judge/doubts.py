@@ -30,7 +30,9 @@ def doubts_of(run: RunNumbers) -> Doubts:
 
 
 def _doubts_by_name(run: RunNumbers) -> dict[str, Doubt]:
-    """Return the numbers to repeat, and how often at most."""
+    """Return the numbers to repeat, and how often at most: until chance is small against the loss,
+    or until two readings agree.
+    """
     doubts = dict[str, Doubt]()
     in_doubt = set[str]()
     if run.compared.judged is not None:

@@ -76,6 +76,7 @@ def earlier_peers(
     for node, run_id in last.by_peer.items():
         then = hardware_of_runs.get(run_id, {})
         its = then.get(node, NodeHardware())
+        # Other software, and nodes of another model, are no measure
         if run_id in alike and its.model in models:
             run_by_node[node] = run_id
             hardware_by_node[node] = its
@@ -89,7 +90,9 @@ def earlier_peers(
 
 
 def _last_runs(store: "Store", context: RunContext, own_nodes: Container[str]) -> _LastRuns:
-    """Return the last runs that the store has."""
+    """Return the last runs that the store has: of those before this one, of the same suite and
+    cluster.
+    """
     own = list[str]()
     newest: dict[str, str] = {}
     first = context.started - _HISTORY_FOR
@@ -102,8 +105,9 @@ def _last_runs(store: "Store", context: RunContext, own_nodes: Container[str]) -
         elif test.passed and test.ended >= first_of_peers:
             newest.pop(test.node, None)  # so that the last ones are the newest
             newest[test.node] = test.run_id
-    last = list(newest.items())[-_MOST_PEERS:]
-    return _LastRuns(set(own[-_MOST_RUNS:]), dict(last))
+    last_own = own[-_MOST_RUNS:]
+    last_peers = list(newest.items())[-_MOST_PEERS:]
+    return _LastRuns(set(last_own), dict(last_peers))
 
 
 def _readings(
@@ -123,6 +127,7 @@ def _readings(
     values: dict[int, float] = {}
     for run, series, value, good in rows:
         i = int(series)
+        # A run may hold readings of a node that was tested once more since
         if good and run_ids[int(run)] == run_of[i]:
             values[i] = float(value)
     for i, value in values.items():

@@ -80,7 +80,8 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 def _peers(judged: JudgedSeries, place: int) -> list[int]:
     """Return the series of the group of one of them."""
     group = judged.table.group
-    peers: list[int] = np.flatnonzero(group == group[place]).tolist()
+    is_peer = group == group[place]
+    peers: list[int] = np.flatnonzero(is_peer).tolist()
     return peers
 
 
@@ -90,10 +91,7 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
     """
     alike = []
     left = []
-    by_group: dict[int, list[int]] = defaultdict(list)
-    for i in bad:
-        by_group[int(judged.table.group[i])].append(i)
-    for places in by_group.values():
+    for places in _by_group(judged, bad):
         if not _are_many(judged, places):
             left += places
             continue
@@ -102,17 +100,33 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
     return alike, left
 
 
+def _by_group(judged: JudgedSeries, bad: Iterable[int]) -> Iterable[list[int]]:
+    """Return those of each group."""
+    by_group: dict[int, list[int]] = defaultdict(list)
+    for i in bad:
+        group = int(judged.table.group[i])
+        by_group[group].append(i)
+    return by_group.values()
+
+
 def _of_group(judged: JudgedSeries, places: Sequence[int]) -> Judgement:
-    """Return the judgement of peers that are each too low."""
+    """Return the judgement of peers that are each too low: their median loss, against the median of
+    their limits.
+    """
     outcome = judged.outcome
     distances = outcome.value[places] - outcome.expected[places]
     distance = median(distances)
     limit = median(outcome.limit[places])
-    against = "their earlier runs"
-    if judged.source(places[0]) != "history":
-        peers = _peers(judged, places[0])
-        against = f"the median of {len(peers)}"
+    against = _against(judged, places[0])
     return _of_many(judged, places, against, distance, limit)
+
+
+def _against(judged: JudgedSeries, place: int) -> str:
+    """Return what peers of one of them are compared with."""
+    if judged.source(place) == "history":
+        return "their earlier runs"
+    peers = _peers(judged, place)
+    return f"the median of {len(peers)}"
 
 
 def _are_many(judged: JudgedSeries, places: Sequence[int]) -> bool:
@@ -129,6 +143,7 @@ def _are_many(judged: JudgedSeries, places: Sequence[int]) -> bool:
 
 
 def _subjects(judged: JudgedSeries, places: Iterable[int]) -> list[Subject]:
+    """Return what series are of."""
     return [judged.table.first[i].subject for i in places]
 
 
@@ -190,7 +205,10 @@ def _measured_together(judged: JudgedSeries, places: Sequence[int], name: str) -
 
 
 def _names_and_total(judged: JudgedSeries, places: Sequence[int]) -> tuple[str, int]:
-    """Return what low series of one group are called, and of how many they are."""
+    """Return what low series of one group are called, and of how many they are.
+
+    If they are all that share a fact, they are called by it.
+    """
     subjects = _subjects(judged, places)
     nodes = _owning_nodes(subjects)
     alike = judged.table.groups.name_of(nodes)
@@ -223,8 +241,9 @@ def _names(subjects: Sequence[Subject]) -> str:
 
 def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
     """Yield one finding for each node, GPU, link or number of the whole cluster."""
+    culprits = _culprits(judged, bad)
     by_culprit: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, culprit in zip(bad, _culprits(judged, bad), strict=True):
+    for i, culprit in zip(bad, culprits, strict=True):
         by_culprit[culprit].append(i)
     for (kind, name), places in by_culprit.items():
         yield _of_culprit(judged, places, kind, name)
@@ -267,18 +286,19 @@ def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]
     """
     subjects = _subjects(judged, bad)
     nodes = _blamed_nodes(judged, subjects)
-    culprits: list[tuple[str, str]] = []
-    for subject in subjects:
-        blamed = [node for node in subject.nodes if node in nodes]
-        if blamed:
-            culprits.append(("node", blamed[0]))
-        else:
-            culprits.append((subject.kind, subject.name))
-    return culprits
+    return [_culprit(subject, nodes) for subject in subjects]
+
+
+def _culprit(subject: Subject, nodes: Set[str]) -> tuple[str, str]:
+    """Return the first of its nodes that is one of these culprits, else the subject."""
+    for node in subject.nodes:
+        if node in nodes:
+            return "node", node
+    return subject.kind, subject.name
 
 
 def _blamed_nodes(judged: JudgedSeries, subjects: Iterable[Subject]) -> set[str]:
-    """Return the nodes that are culprits."""
+    """Return the nodes that are culprits: of their own numbers, their GPUs' or their links'."""
     nodes = set[str]()
     links = set[str]()
     node_of_gpu = dict[str, str]()
@@ -300,14 +320,19 @@ def _nodes_of_links(judged: JudgedSeries, bad: Set[str]) -> set[str]:
     """
     if not bad:
         return set()
-    measured_links: dict[str, set[str]] = defaultdict(set)
-    for m in judged.table.first:
-        if m.subject.kind == "link":
-            for node in m.subject.nodes:
-                measured_links[node].add(m.subject.name)
     nodes = set[str]()
-    for node, links in measured_links.items():
+    for node, links in _links_of_nodes(judged).items():
         bad_links = links & bad
         if len(bad_links) > max(1.0, len(links) / 2):
             nodes.add(node)
     return nodes
+
+
+def _links_of_nodes(judged: JudgedSeries) -> dict[str, set[str]]:
+    """Return the links of each node that were measured."""
+    links: dict[str, set[str]] = defaultdict(set)
+    for m in judged.table.first:
+        if m.subject.kind == "link":
+            for node in m.subject.nodes:
+                links[node].add(m.subject.name)
+    return links

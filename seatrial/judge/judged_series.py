@@ -1,4 +1,7 @@
-"""The judgement of each series of a run by its history or its peers, and the words for it. Pure."""
+"""The judgement of each series of a run by its history or its peers, and the words for it. Pure.
+
+A bad series is degraded; it fails where it lies below the limit by FAIL_FACTOR.
+"""
 
 import math
 from collections.abc import Container, Iterator
@@ -7,7 +10,7 @@ import numpy as np
 
 from seatrial.detection.noise import ENOUGH
 from seatrial.detection.outliers import Outcome
-from seatrial.detection.readings import Bools
+from seatrial.detection.readings import Bools, Ints
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement
@@ -20,9 +23,12 @@ from seatrial.text.words import measured, quantity
 class JudgedSeries:
     """The judgement of each series of a run that has a reference, by its place.
 
+    What is `unproven` is no pass, and nothing is learned from it.
+
     Lists, since single series are asked for: `_centre` is what is expected of each, its own median
     where `_is_median`, `_low` the limit below it, both as logs like its `_value`. `_runs` and
-    `_times` count earlier runs and readings of this one, `_sizes` the series of its group.
+    `_times` count earlier runs and readings of this one, `_sizes` the series of its group, and
+    `_moved` is what those moved by. `readings` (K, M) are those of this run.
     """
 
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
@@ -33,15 +39,12 @@ class JudgedSeries:
         self.readings = judge.readings
         group = self.table.group
         sizes = np.bincount(group)[group]
-        is_alone = (sizes == 1) & (reference.runs > 0)
-        has_enough = is_alone | (reference.runs >= ENOUGH)
-        self._is_median = has_enough & (outcome.start == 0)
+        self._is_median = _has_level(reference.runs, sizes) & (outcome.start == 0)
         own_median = reference.own + outcome.moved
         centre = np.where(self._is_median, own_median, outcome.expected)
         low = outcome.expected - outcome.limit
         self._centre = centre.tolist()
         self._low = low.tolist()
-        self._sign = self.table.sign.tolist()
         self._runs = reference.runs.tolist()
         self._value = outcome.value.tolist()
         self._moved = outcome.moved.tolist()
@@ -49,7 +52,7 @@ class JudgedSeries:
         self._times = outcome.readings.tolist()
         self._sizes = sizes.tolist()
         self.has_reference: list[bool] = outcome.judged.tolist()
-        self.unproven = outcome.unproven  # no pass, and it teaches nothing
+        self.unproven = outcome.unproven
 
     @property
     def bad(self) -> Bools:
@@ -63,21 +66,23 @@ class JudgedSeries:
 
     def judgement(self, i: int) -> Judgement:
         """Return the judgement of a series that has a reference."""
-        m = self.table.first[i]
-        low = self.table.value(i, self._low[i])
-        expected = Expected(low=low)
-        if m.better == "lower":
-            expected = Expected(high=low)
         distance = self._value[i] - self._centre[i]
-        ratio = math.exp(self._sign[i] * distance)
+        ratio = math.exp(self.table.sign[i] * distance)
         return Judgement(
             measurement=self.measurement(i),
             verdict=self.verdict(i),
             reason=self._reason(i),
             source=self.source(i),
-            expected=expected,
+            expected=self._expected(i),
             deviation=ratio - 1,
         )
+
+    def _expected(self, i: int) -> Expected:
+        """Return the limit of a series, in its unit."""
+        limit = self.table.value(i, self._low[i])
+        if self.table.first[i].better == "lower":
+            return Expected(high=limit)
+        return Expected(low=limit)
 
     def _reason(self, i: int) -> Reason:
         """Return how a series reads against its reference."""
@@ -93,13 +98,7 @@ class JudgedSeries:
             "limit": percent_words(limit, m),
         }
         if bad or unproven:
-            words |= {
-                "percent": percent_words(self._distance(i), m),
-                "side": side_of(m),
-                "agreeing": int(self.outcome.agreeing[i]),
-                "readings": int(self.outcome.readings[i]),
-                "since": self._since(i),
-            }
+            words |= self._words_of_low(i)
         elif times > 1:
             words["number"] = f"{number}, the median of {times} measurements"
         if unproven:
@@ -107,6 +106,17 @@ class JudgedSeries:
         if bad:
             return Reason.of(f"worse-than-{self.source(i)}", **words)
         return Reason.of("within-limit", **words)
+
+    def _words_of_low(self, i: int) -> dict[str, object]:
+        """Return by how much a series is too low, and how often it has been so."""
+        m = self.table.first[i]
+        return {
+            "percent": percent_words(self._distance(i), m),
+            "side": side_of(m),
+            "agreeing": int(self.outcome.agreeing[i]),
+            "readings": int(self.outcome.readings[i]),
+            "since": self._since(i),
+        }
 
     def measurement(self, i: int) -> Measurement:
         """Return the series with the median of its readings."""
@@ -137,8 +147,7 @@ class JudgedSeries:
     def _distance(self, i: int) -> float:
         """Return how much lower than expected the series has read on average since the change."""
         if self.outcome.start[i]:
-            loss = float(self.outcome.loss[i])
-            return -loss
+            return -float(self.outcome.loss[i])
         distance: float = self._value[i] - self._centre[i]
         return distance
 
@@ -154,19 +163,22 @@ class JudgedSeries:
         """Yield series that look lower but not surely enough to be bad, among `names` or all."""
         for i in np.flatnonzero(self.outcome.watched).tolist():
             m = self.measurement(i)
-            if names is not None and m.series() not in names:
-                continue
-            since = "in this run"
-            if runs := int(self.outcome.start[i]):
-                since = f"since {runs + 1} runs"
-            yield Reason.of(
-                "watched",
-                number=measured(m),
-                percent=percent_words(self._distance(i), m),
-                worse="longer" if m.better == "lower" else "lower",
-                since=since,
-                sure=round(100 * self.confidence(i)),
-            )
+            if names is None or m.series() in names:
+                yield self._watch(i, m)
+
+    def _watch(self, i: int, m: Measurement) -> Reason:
+        """Return how much lower a series looks, and how sure that is."""
+        since = "in this run"
+        if runs := int(self.outcome.start[i]):
+            since = f"since {runs + 1} runs"
+        return Reason.of(
+            "watched",
+            number=measured(m),
+            percent=percent_words(self._distance(i), m),
+            worse="longer" if m.better == "lower" else "lower",
+            since=since,
+            sure=round(100 * self.confidence(i)),
+        )
 
     def source(self, i: int) -> str:
         """Return what a series is compared with: its own history, or its peers alone."""
@@ -179,23 +191,35 @@ class JudgedSeries:
 
     def _against(self, i: int) -> str:
         """Return what a series is compared with, in words."""
-        m = self.table.first[i]
-        centre = quantity(self.table.value(i, self._centre[i]), m.unit)
-        kinds = kinds_of(m)
-        peers = self._sizes[i]
-        runs = self._runs[i]
-        if self.outcome.start[i]:
-            words = f"its {centre} before"
-        elif self._is_median[i] or (runs and peers == 1):
-            words = f"its median of {centre} in {runs} runs"
-        elif runs:
-            own = f"{runs} run{'s'[: runs > 1]}"
-            words = f"the {centre} expected from its {own} and {peers - 1} other {kinds}"
-        else:
-            words = f"the median of {centre} of {peers} {kinds}"
+        kinds = kinds_of(self.table.first[i])
+        words = self._source_words(i, kinds)
         if abs(self._moved[i]) > 0.005:
             words += f", less what all {kinds} moved by"
         return words
+
+    def _source_words(self, i: int, kinds: str) -> str:
+        """Return what is expected of a series, and where that comes from."""
+        unit = self.table.first[i].unit
+        centre = quantity(self.table.value(i, self._centre[i]), unit)
+        peers = self._sizes[i]
+        runs = self._runs[i]
+        if self.outcome.start[i]:
+            return f"its {centre} before"
+        if self._is_median[i] or (runs and peers == 1):
+            return f"its median of {centre} in {runs} runs"
+        if not runs:
+            return f"the median of {centre} of {peers} {kinds}"
+        own = f"{runs} runs" if runs > 1 else "1 run"
+        return f"the {centre} expected from its {own} and {peers - 1} other {kinds}"
+
+
+def _has_level(runs: Ints, sizes: Ints) -> Bools:
+    """Return which series are known by their own runs, without their peers; `sizes` are those of
+    groups.
+    """
+    is_alone = (sizes == 1) & (runs > 0)
+    has_level: Bools = is_alone | (runs >= ENOUGH)
+    return has_level
 
 
 def percent_words(distance: float, m: Measurement) -> str:
