@@ -68,24 +68,23 @@ class _Healthy:
 
 
 class SeriesReadings:
-    """The readings of series `i`: `own` ones of this run, the `location` of each run before, which
-    its peers `moved` by, and `healthy` ones of its group.
+    """The readings of series `i`: its `own` ones of this run, the `location` of each run before,
+    and `healthy` ones of its group.
 
-    `levels` are by start.
+    `levels` (S) are what it has read before each start, `moved` (T) is what its peers moved by.
     """
 
     def __init__(self, run: RunReadings, i: int) -> None:
         reference = run.reference
         past = reference.past
         group = reference.group[i]
-        self.noise = float(run.noise[i])
+        self.noise = run.noise[i]
         self.levels = reference.forecast.before[:, i]
         self.own = finite(run.distance[:, i])
         self.location = past.location[:, i]
         self.count = past.count[:, i]
         self.moved = reference.moved[:, group]
-        strays = float(reference.strays[group])
-        healthy = _Healthy(reference.healthy[group], strays)
+        healthy = _Healthy(reference.healthy[group], reference.strays[group])
         # A loss that is new is no evidence that healthy readings stray
         if not reference.runs[i]:
             healthy = healthy.without(reference.reads[i])

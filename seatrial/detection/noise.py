@@ -250,8 +250,8 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
     away = distance * np.sqrt(weights)
     usual = max(1.0, MAD * median(away))
     like = measured[away <= _UNLIKE * usual]
-    weight = float(squares[like].sum())
-    total = float(products[like].sum())
+    weight = squares[like].sum()
+    total = products[like].sum()
     return total / weight, weight
 
 

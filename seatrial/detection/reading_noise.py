@@ -28,7 +28,7 @@ from seatrial.detection.noise import (
 )
 from seatrial.detection.readings import Floats, Ints, Past
 
-PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
+PRIOR_VALUES = 4.0  # of a series' own noise, so many that the noise of its peers counts for
 _CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
 _MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
 _INDEPENDENT = 0.6  # of steps: each reading is part of two
@@ -129,8 +129,8 @@ def _narrowing(steps: int, own: Squares) -> float:
 
     They count if they scatter as much within runs as the first readings do from run to run.
     """
-    squares = float(own.total.sum())
-    degrees = float(own.degrees.sum())
+    squares = own.total.sum()
+    degrees = own.degrees.sum()
     as_known = squares * widening(steps) ** 2  # in variances of the steps
     ratio = as_known / max(degrees, 1)
     if not 1 / _ALIKE < ratio < _ALIKE:
@@ -198,7 +198,7 @@ def _prior_degrees(squares: Squares, groups: list[Ints]) -> Floats:
     2004), winsorised (Phipson et al., "Robust hyperparameter estimation protects against
     hypervariable genes", 2016).
     """
-    prior = np.full(squares.degrees.shape, float(PRIOR_VALUES))
+    prior = np.full(squares.degrees.shape, PRIOR_VALUES)
     peers = [at for at in groups if at.size >= LEAST_PEERS]
     beyond = list[Floats]()
     chance = list[Floats]()

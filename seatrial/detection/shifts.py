@@ -101,12 +101,12 @@ class CommonMoves:
         elif reference.one_machine:
             values = median_of(self._distance[:, known])
             lost = lost_by_all(values[np.newaxis])
-            self._move(number, at, float(lost[0]))
+            self._move(number, at, lost[0])
 
     def _move(self, number: int, at: Ints, moved: float) -> None:
         """Note what the peers of a group moved by beyond chance."""
         error = self._reference.unsure[number]
-        beyond = float(beyond_chance(np.array([moved]), error)[0])
+        beyond = beyond_chance(np.array([moved]), error)[0]
         self.moved[at] = beyond
         if beyond:
             self.unsure[at] = error
@@ -157,12 +157,12 @@ def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift 
     limit = min(_least_gap(of_peers, pairs, known), cap)
     if gaps.max() < limit:
         return None
-    split = few + int(np.argmax(gaps))
+    split = few + np.argmax(gaps)
     moved = median(ordered[:split]) - median(ordered[split:])
     slow = at[order[:split]]
     of_slow = distance[:, slow]
-    middle = float(ordered[split - 1 : split + 1].mean())
-    above = int((of_slow > middle).sum())
+    middle = ordered[split - 1 : split + 1].mean()
+    above = (of_slow > middle).sum()
     count = count_known(of_slow)
     # Of two readings a stray makes as much
     if above > _ABOVE * count.sum():
@@ -187,7 +187,7 @@ def _least_gap(of_peers: Floats, pairs: Floats, known: bool) -> float:
     least = MUST_FIND
     if known:
         least = MUST_FIND / 2
-    readings = int(count_known(of_peers).min())
+    readings = count_known(of_peers).min()
     by_chance: float = _GAP * typical(pairs) / np.sqrt(max(readings, 2))
     return max(least, by_chance)
 

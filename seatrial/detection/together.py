@@ -126,7 +126,7 @@ def _drift_of_group(shifts: Floats, count: Ints, noise: Floats, assumed: float) 
     share = 1 / np.maximum(mean_count, 1)
     of_one = median(noise) ** 2
     of_median = MEDIAN_VARIANCE / peers * of_one
-    chance = of_median * float(np.mean(share))
+    chance = of_median * np.mean(share)
     seen = scatter(shifts[are_most])
     beyond = max(seen**2 - chance, 0.0)
     error = chance * np.sqrt(2 / runs)

@@ -125,10 +125,9 @@ def _readings(
     readings = store.readings(run_ids, [m.series() for m in numbers])
     rows = zip(readings.run, readings.series, readings.value, readings.good, strict=True)
     values: dict[int, float] = {}
-    for run, series, value, good in rows:
-        i = int(series)
+    for run, i, value, good in rows:
         # A run may hold readings of a node that was tested once more since
-        if good and run_ids[int(run)] == run_of[i]:
+        if good and run_ids[run] == run_of[i]:
             values[i] = float(value)
     for i, value in values.items():
         yield replace(numbers[i], value=value)

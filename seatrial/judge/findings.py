@@ -104,7 +104,7 @@ def _by_group(judged: JudgedSeries, bad: Iterable[int]) -> Iterable[list[int]]:
     """Return those of each group."""
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
-        group = int(judged.table.group[i])
+        group = judged.table.group[i]
         by_group[group].append(i)
     return by_group.values()
 

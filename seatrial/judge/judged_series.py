@@ -89,7 +89,7 @@ class JudgedSeries:
         m = self.table.first[i]
         times = self._times[i]
         bad = self._bad[i]
-        unproven = bool(self.unproven[i])
+        unproven = self.unproven[i]
         number = measured(self.measurement(i))
         limit = self._low[i] - self._centre[i]
         words: dict[str, object] = {
@@ -153,7 +153,7 @@ class JudgedSeries:
 
     def _since(self, i: int) -> str:
         """Say since when a series is lower, and how sure that is; "" if it is since this run."""
-        start = int(self.outcome.start[i])
+        start = self.outcome.start[i]
         if not start:
             return ""
         sure = f"{self.confidence(i):.0%} sure".replace("%", " %")
@@ -169,7 +169,7 @@ class JudgedSeries:
     def _watch(self, i: int, m: Measurement) -> Reason:
         """Return how much lower a series looks, and how sure that is."""
         since = "in this run"
-        if runs := int(self.outcome.start[i]):
+        if runs := self.outcome.start[i]:
             since = f"since {runs + 1} runs"
         return Reason.of(
             "watched",
