@@ -28,7 +28,7 @@ from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.report import charts
+from seatrial.report import charts, trends
 from seatrial.report.context import (
     NO_CONTEXT,
     Headline,
@@ -256,11 +256,11 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
         "bad_headlines": [headline for headline in headlines if not _passes(headline)],
         "good_headlines": [headline for headline in headlines if _passes(headline)],
         "trends": [
-            drawn(partial(charts.trend_chart, f"trend{n}", headline), problems)
+            drawn(partial(trends.trend_chart, f"trend{n}", headline), problems)
             for n, headline in enumerate(with_past)
         ],
         "bands": [
-            drawn(partial(charts.band_chart, f"band{n}", band), problems)
+            drawn(partial(trends.band_chart, f"band{n}", band), problems)
             for n, band in enumerate(context.bands)
         ],
         "problems": problems,

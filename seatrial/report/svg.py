@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _OF_SERIES = tuple(f"--series-{n}" for n in range(1, 9))
 VARIABLES = (*_OF_SERIES, "--soft", "--line", "--fail", "--degraded")
 SERIES = tuple(f"C{n}" for n in range(8))
+FIRST = SERIES[0]
 INK = "C8"
 GRID = "C9"
 BAD = "C10"

@@ -11,10 +11,11 @@ from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, los
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
-from seatrial.report.charts import _mark_bad, busbw_chart, loss_chart, trend_chart
+from seatrial.report.charts import _mark_bad, busbw_chart, loss_chart
 from seatrial.report.context import Headline, HeadlinePoint
 from seatrial.report.paper import MAX_CURVES, curve_png, described
 from seatrial.report.svg import BAD, WEAK, empty_axes
+from seatrial.report.trends import trend_chart
 from tests import nights, samples
 
 
