@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 
 from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.connectivity.inventory import (
-    attributes,
-    broken_gpus,
-    impaired_gpus,
-    old_drivers,
-    remarks,
-)
+from seatrial.checks.connectivity.inventory import attributes, broken_gpus, impaired_gpus, remarks
+from seatrial.checks.connectivity.versions import old_drivers
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster

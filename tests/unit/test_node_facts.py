@@ -13,9 +13,7 @@ from seatrial.checks.connectivity.facts import (
     without_gpus,
     without_mpirun,
 )
-from seatrial.checks.connectivity.inventory import (
-    odd_ones,
-)
+from seatrial.checks.connectivity.versions import odd_ones
 from seatrial.remote import node_setup
 from seatrial.remote.command import CommandResult
 from seatrial.remote.node_setup import NodeConnection

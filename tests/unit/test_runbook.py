@@ -28,6 +28,8 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/facts.py",
     "seatrial/checks/connectivity/inventory.py",
+    "seatrial/checks/connectivity/slow_paths.py",
+    "seatrial/checks/connectivity/versions.py",
     "seatrial/platforms/docker/daemon.py",
     "seatrial/platforms/docker/platform.py",
     "seatrial/platforms/kubernetes/api.py",

@@ -20,18 +20,10 @@ from seatrial.checks.connectivity.facts import (
     without_mpirun,
 )
 from seatrial.checks.connectivity.findings import NAME, Findings
-from seatrial.checks.connectivity.inventory import (
-    Versions,
-    broken_gpus,
-    impaired_gpus,
-    odd_ones,
-    old_drivers,
-    remarks,
-    slow_paths,
-    unknown,
-)
+from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, remarks
 from seatrial.checks.connectivity.judged_rates import judged_rates
 from seatrial.checks.connectivity.rates import measurements, summary
+from seatrial.checks.connectivity.slow_paths import slow_paths
 from seatrial.checks.connectivity.stages import (
     Connectivity,
     Contacts,
@@ -44,6 +36,7 @@ from seatrial.checks.connectivity.stages import (
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
+from seatrial.checks.connectivity.versions import Versions, odd_ones, old_drivers, unknown
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from seatrial.checks.connectivity.inventory import slow_paths
+from seatrial.checks.connectivity.slow_paths import slow_paths
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
 from tests.integration.probes.conftest import Load
