@@ -10,7 +10,8 @@ from itertools import permutations
 from typing import Any
 
 from seatrial.catalog import physics, with_links
-from seatrial.checks.connectivity.rates import measurements, slow_suspects
+from seatrial.checks.connectivity.rates import measurements
+from seatrial.checks.connectivity.slow_streams import slow_suspects
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

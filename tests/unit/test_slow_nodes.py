@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks.connectivity.rates import (
-    divided,
-    egress,
-    ingress,
-    measurements,
-    slow_links,
-    slow_nodes,
-    slow_suspects,
-    summary,
-)
+from seatrial.checks.connectivity.rates import egress, ingress, measurements, slow_links, slow_nodes
 from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.slow_streams import divided, slow_suspects, summary
 from seatrial.checks.connectivity.throughput import Plan, explore
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.reason import uncoded

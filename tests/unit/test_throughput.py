@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.checks.connectivity.rates import Streams, egress, slow_nodes, slow_suspects, summary
+from seatrial.checks.connectivity.rates import Streams, egress, slow_nodes
 from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.slow_streams import slow_suspects, summary
 from seatrial.checks.connectivity.throughput import AT_ONCE, SECOND_TRIES, Plan, explore, partners
 from tests.unit.fake_network import FAST, FOUR, SLOW, names, network
 

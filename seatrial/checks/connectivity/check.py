@@ -22,8 +22,9 @@ from seatrial.checks.connectivity.facts import (
 from seatrial.checks.connectivity.findings import NAME, Findings
 from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, remarks
 from seatrial.checks.connectivity.judged_rates import judged_rates
-from seatrial.checks.connectivity.rates import measurements, summary
+from seatrial.checks.connectivity.rates import measurements
 from seatrial.checks.connectivity.slow_paths import slow_paths
+from seatrial.checks.connectivity.slow_streams import summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
     Contacts,

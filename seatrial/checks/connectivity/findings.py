@@ -11,15 +11,14 @@ from seatrial.checks.connectivity.rates import (
     SLOW_FACTOR,
     Models,
     Streams,
-    divided,
     egress,
     ingress,
     keep_best,
     levelled,
     slow_nodes,
-    slow_suspects,
 )
 from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.slow_streams import divided, slow_suspects
 from seatrial.checks.contract import sure
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed, uncoded
@@ -62,9 +61,7 @@ class Findings:
         doubts = self._all_doubts()
         bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
         shown = bad[:3]
-        named = {place for reason in shown for place in reason.places}
-        others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
-        also = uncoded(f"also {others}" if others else "")
+        also = _others(suspects, shown)
         verdict = Verdict.PASS
         if self.problems:
             verdict = Verdict.FAIL
@@ -72,14 +69,12 @@ class Findings:
             verdict = Verdict.DEGRADED
         elif doubts:
             verdict = Verdict.INCONCLUSIVE
-        good = uncoded(
-            f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each "
-            "other and run MPI"
-        )
+        left = len(self.testbed.nodes)
+        good = f"{left} of {self.node_count} nodes answer, reach each other and run MPI"
         return Check(
             name=NAME,
             verdict=verdict,
-            reason=join((*shown, also, *doubts)) or good,
+            reason=join((*shown, also, *doubts)) or uncoded(good),
             seconds=self.seconds,
             measurements=tuple(self.measurements),
             suspects=suspects,
@@ -96,33 +91,43 @@ class Findings:
         suspected = self._slow_names()
         links = {frozenset(pair) for pair in streams}
         link_count = Counter(node for link in links for node in link)
-        then = set(slow_nodes(levelled(self.streams, self.model_by_node)))
-        now = set(slow_nodes(levelled(streams, self.model_by_node)))
+        then = self._slow_nodes(self.streams)
+        now = self._slow_nodes(streams)
         recovered = set()
         if len(link_count) >= LEAST_NODES:
             recovered = (then & link_count.keys()) - now
-        for rates in (egress, ingress):
-            first = rates(self.streams)
-            again = rates(streams)
-            for node in now & again.keys():
-                fell = again[node] * SLOW_FACTOR < first.get(node, 0.0)
-                if fell and link_count[node] >= LEAST_LINKS:
-                    self.slowed.add(node)
+        for node in now & self._fallen(streams):
+            if link_count[node] >= LEAST_LINKS:
+                self.slowed.add(node)
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        best = {
-            pair: mb_s
-            for pair, mb_s in self.streams.items()
-            if recovered.isdisjoint(pair) or pair in new
-        }
+        best = {}
+        for pair, mb_s in self.streams.items():
+            if recovered.isdisjoint(pair) or pair in new:
+                best[pair] = mb_s
         keep_best(best, new)
         self.streams = best
         cleared = sorted(suspected - self._slow_names())
         if cleared:
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 
+    def _fallen(self, streams: Streams) -> set[str]:
+        """Return the nodes that send or receive far less than at first."""
+        fallen = set()
+        for rates in (egress, ingress):
+            first = rates(self.streams)
+            for node, mb_s in rates(streams).items():
+                if mb_s * SLOW_FACTOR < first.get(node, 0.0):
+                    fallen.add(node)
+        return fallen
+
+    def _slow_nodes(self, streams: Streams) -> set[str]:
+        level = levelled(streams, self.model_by_node)
+        return set(slow_nodes(level))
+
     def _slow_names(self) -> set[str]:
         """Return the names of the slow nodes and links."""
-        return {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
+        slow = slow_suspects(self.streams, self.model_by_node)
+        return {suspect.name for suspect in slow}
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
@@ -135,9 +140,10 @@ class Findings:
             self.suspects.append(suspect)
             self.problems.append(placed(suspect.name, suspect.evidence))
         names = set(set_aside)
-        unblamed = sorted(names - {suspect.name for suspect in self.suspects})
+        blamed = {suspect.name for suspect in self.suspects}
+        unblamed = host_list(sorted(names - blamed))
         if unblamed and not self._all_doubts():
-            self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))
+            self.problems.append(Reason.of("left-out-without-blame", unblamed=unblamed))
         self.testbed = self.testbed.without(names)
 
     def _all_doubts(self) -> list[Reason]:
@@ -146,3 +152,14 @@ class Findings:
         if not split:
             return self.doubts
         return [*self.doubts, split]
+
+
+def _others(suspects: Iterable[Suspect], shown: Iterable[Reason]) -> Reason:
+    """Name the suspects of whom the reasons that are shown say nothing."""
+    named = set[str]()
+    for reason in shown:
+        named.update(reason.places)
+    others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
+    if not others:
+        return uncoded("")
+    return uncoded(f"also {others}")

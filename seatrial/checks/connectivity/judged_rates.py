@@ -4,13 +4,8 @@ its rates. Pure.
 
 from collections.abc import Sequence
 
-from seatrial.checks.connectivity.rates import (
-    SLOW_FACTOR,
-    Models,
-    slow_cut,
-    usual_by_node,
-    verdict_of,
-)
+from seatrial.checks.connectivity.rates import SLOW_FACTOR, Models, slow_cut, usual_by_node
+from seatrial.checks.connectivity.slow_streams import verdict_of
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement
@@ -58,7 +53,8 @@ class _Rates:
         if node not in self.usual:
             return []
         usual = self.usual[node]
-        return _slow([(m, usual) for m in self._of_nodes if m.subject.name == node])
+        rates = [(m, usual) for m in self._of_nodes if m.subject.name == node]
+        return _slow(rates)
 
     def of_link(self, link: str) -> list[Judgement]:
         """Return both directions of the link, as far as they are slow."""
@@ -99,13 +95,16 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
 def _judgement(m: Measurement, peers: float) -> Judgement:
     """Return the judgement of a rate that is slow beside what its `peers` carry."""
     low = peers / SLOW_FACTOR
+    ratio = m.value / peers
+    percent_below = round(100 * (1 - ratio), 1)
+    usual = quantity(peers, m.unit)
     values = m.samples or (m.value,)
     reason = Reason.of(
         "worse-than-peers",
         number=measured(m),
-        percent=f"{round(100 * (1 - m.value / peers), 1):g}",
+        percent=f"{percent_below:g}",
         side="below",
-        against=f"the {quantity(peers, m.unit)} of the faster half of the nodes",
+        against=f"the {usual} of the faster half of the nodes",
         limit=f"{100 * (1 - 1 / SLOW_FACTOR):g}",
         agreeing=sum(value < low for value in values),
         readings=len(values),
@@ -117,5 +116,5 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
         reason=reason,
         source="peers",
         expected=Expected(low=low),
-        deviation=m.value / peers - 1,
+        deviation=ratio - 1,
     )

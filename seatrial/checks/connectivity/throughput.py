@@ -45,19 +45,28 @@ class Plan:
         ring = _ring(self.names, every_other=self.one_machine and many)
         if self.day is None or self.one_machine:
             return ring
-        met = {frozenset(pair) for disjoint in ring for pair in disjoint}
+        met = _links_of(ring)
         new = [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]
         return [*ring, new]
 
     def rounds(self) -> Batches:
         """Return the disjoint pairs in batches that may be measured at once."""
-        return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
+        return self.split(self.meetings())
+
+    def split(self, lists: Iterable[Pairs]) -> Batches:
+        """Return lists of disjoint pairs in batches that may be measured at once."""
+        batches: Batches = []
+        for disjoint in lists:
+            batches += self.batches(disjoint)
+        return batches
 
     def batches(self, pairs: Pairs) -> Batches:
         """Return the pairs in batches that may be measured at once: on one machine they would slow
         each other.
         """
-        size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
+        size = AT_ONCE
+        if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO:
+            size = 1
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
@@ -73,6 +82,13 @@ def _lacking(batches: Iterable[Pairs], streams: Streams) -> Iterator[Pair]:
                 yield a, b
 
 
+def _links_of(lists: Iterable[Pairs]) -> set[Link]:
+    links = set[Link]()
+    for pairs in lists:
+        links.update(map(frozenset, pairs))
+    return links
+
+
 def partners(names: Sequence[str], day: int) -> list[Pair]:
     """Return a partner for each of the nodes, as disjoint pairs; of an odd number one stays alone.
 
@@ -85,7 +101,10 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     if len(seats) < 2:
         return []
     circle = len(seats) - 1
-    turn = day % (circle + 1 if circle % _WEEK == 0 else circle)
+    period = circle
+    if circle % _WEEK == 0:
+        period += 1
+    turn = day % period
     pairs = [(seats[turn % circle], seats[-1])]
     for i in range(1, len(seats) // 2):
         clockwise = seats[(turn + i) % circle]
@@ -143,20 +162,21 @@ def _with_second_tries(
     while True:
         tried = [name for name, times in second.items() if times >= SECOND_TRIES]
         of_nodes = second_tries(streams, tried)
-        second.update(name for pairs in of_nodes for name, _ in pairs)
+        for pairs in of_nodes:
+            second.update(name for name, _ in pairs)
         slow = slow_links(best, DOUBTFUL_FACTOR)
         links = [pair for pair in slow if tries[frozenset(pair)] <= SECOND_TRIES]
         if not of_nodes and not links:
             return streams
-        for disjoint in (*of_nodes, *_disjoint(links)):
-            for pairs in plan.batches(disjoint):
-                try_pairs(pairs)
+        of_links = _disjoint(links)
+        for pairs in plan.split([*of_nodes, *of_links]):
+            try_pairs(pairs)
 
 
 def _disjoint(pairs: Iterable[Pair]) -> Batches:
     """Return the links of `pairs`, each once, in lists of which no node is in two links."""
     lists: Batches = []
-    for link in dict.fromkeys(frozenset(pair) for pair in pairs):
+    for link in dict.fromkeys(map(frozenset, pairs)):
         a, b = sorted(link)
         for disjoint in lists:
             if all(link.isdisjoint(pair) for pair in disjoint):
@@ -202,14 +222,22 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
         return []
     lists = []
     for start in range(0, len(doubtful), len(free))[:_TURNS]:
-        left = list(free)
-        pairs = []
-        for name in doubtful[start : start + len(free)]:
-            partner = next((peer for peer in left if (name, peer) not in streams), left[0])
-            left.remove(partner)
-            pairs.append((name, partner))
-        lists.append(pairs)
+        end = start + len(free)
+        lists.append(_with_new_partners(doubtful[start:end], free, streams))
     return lists
+
+
+def _with_new_partners(
+    doubtful: Sequence[str], healthy: Sequence[str], streams: Streams
+) -> list[Pair]:
+    """Pair each node with another healthy one, if possible with one that it has not met."""
+    left = list(healthy)
+    pairs = []
+    for name in doubtful:
+        partner = next((peer for peer in left if (name, peer) not in streams), left[0])
+        left.remove(partner)
+        pairs.append((name, partner))
+    return pairs
 
 
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
@@ -219,13 +247,16 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     each `nth` time.
     """
     requested = set(doubtful)
-    lists = [
-        [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
-    ]
-    links = {frozenset(pair) for disjoint in lists for pair in disjoint}
-    neighbours = Counter(name for link in links for name in link)
-    # That have a neighbour which is not in doubt
-    trusted = Link().union(*(link for link in links if not requested.issuperset(link)))
+    lists = []
+    for disjoint in plan.meetings():
+        lists.append([pair for pair in disjoint if requested.intersection(pair)])
+    links = _links_of(lists)
+    neighbours = Counter[str]()
+    trusted = set[str]()  # which have a neighbour that is not in doubt
+    for link in links:
+        neighbours.update(link)
+        if not requested.issuperset(link):
+            trusted |= link
     lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
     free = [name for name in plan.names if name not in requested]
     if free:
@@ -234,4 +265,4 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
         for start in range(0, len(lonely), len(free)):
             pairs = zip(lonely[start:], turned, strict=False)
             lists.append([pair for pair in pairs if frozenset(pair) not in links])
-    return [batch for disjoint in lists for batch in plan.batches(disjoint)]
+    return plan.split(lists)

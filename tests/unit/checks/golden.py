@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 from statistics import NormalDist
 
-from seatrial.checks.connectivity import rates
+from seatrial.checks.connectivity import rates, slow_streams
 from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import outlines
 from seatrial.report.listings import rounded
@@ -81,10 +81,10 @@ _FLEETS = {
 
 def _fleets() -> Iterator[str]:
     for name, (streams, models) in _FLEETS.items():
-        yield f"{name}: {rates.summary(streams, models)}"
-        for suspect in rates.slow_suspects(streams, models):
+        yield f"{name}: {slow_streams.summary(streams, models)}"
+        for suspect in slow_streams.slow_suspects(streams, models):
             yield f"  {suspect.kind} {suspect.name} {suspect.confidence}: {suspect.evidence}"
-        yield f"  divided: {rates.divided(streams, models)}"
+        yield f"  divided: {slow_streams.divided(streams, models)}"
         level = rates.levelled(streams, models)
         yield f"  levelled: {' '.join(f'{rate:.5g}' for rate in list(level.values())[:12])}"
         for m in rates.measurements(streams)[:6]:

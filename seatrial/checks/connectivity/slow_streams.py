@@ -1,0 +1,232 @@
+"""Whom slow TCP streams blame, and what people are told of them. Pure."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import NormalDist, fmean
+
+from seatrial.checks.connectivity.rates import (
+    ENOUGH,
+    LEAST_NODES,
+    SLOW_FACTOR,
+    Key,
+    Rates,
+    Streams,
+    cut_of,
+    egress,
+    faster_half,
+    ingress,
+    levelled,
+    slow_ends,
+    slow_links,
+    slow_nodes,
+    usual_by_node,
+)
+from seatrial.checks.connectivity.reachability import Pair, Side, cut_names, link_name
+from seatrial.checks.metrics import TCP
+from seatrial.model.baseline import FAIL_FACTOR
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.text.words import number, some_of
+
+_CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
+_MOST_SHOWN = 3
+_MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
+
+
+def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Suspect]:
+    """Return the nodes and links that fall far behind the others, each with its rate and what the
+    faster half reaches.
+
+    The judge compares the nodes' rates with peers and history as well. If many nodes are slow
+    together, it is unknown which side is healthy: `divided` says so of few nodes, and the judge if
+    the groups are large enough.
+    """
+    level = levelled(streams, models)
+    nodes = slow_nodes(level)
+    if not streams or _are_many(nodes, len(_nodes_of(level))):
+        return []
+    usual = usual_by_node(streams, models)
+    suspects = [*_node_suspects(nodes, streams, level, usual)]
+    sides, across = cut_of(level)
+    if across:
+        suspects.append(_cut_suspect(sides, across, streams, level, usual))
+    slow = slow_links(level).keys()
+    in_doubt = slow | across
+    for pair in level:
+        if not set(nodes).isdisjoint(pair):
+            in_doubt.add(pair)
+    suspects += _link_suspects(slow - across, in_doubt, streams, level, usual)
+    return suspects
+
+
+def _node_suspects(
+    nodes: Sequence[str], streams: Streams, level: Streams, usual: Rates
+) -> Iterator[Suspect]:
+    """Yield the slow nodes, each with the slower one of its ends."""
+    fastest = max(usual.values())
+    rates = _rates_of(streams, level)
+    ends = (egress(level), ingress(level))
+    for name in nodes:
+        own = [end for end in ends if name in end]
+        slower = min(end[name] for end in own)
+        reached = number(usual[name])
+        yield Suspect(
+            kind="node",
+            name=name,
+            confidence=max(_confidence(name, end, nodes) for end in own),
+            evidence=Reason.of("tcp-node-slow", what=rates[name], usual=reached),
+            verdict=verdict_of(slower, fastest),
+        )
+
+
+def _link_suspects(
+    slow: Collection[Pair],
+    in_doubt: Collection[Pair],
+    streams: Streams,
+    level: Streams,
+    usual: Rates,
+) -> Iterator[Suspect]:
+    """Yield the slow links, each with the slower one of its directions."""
+    fastest = max(usual.values())
+    fastest_first = sorted(slow, key=lambda pair: -streams[pair])
+    slowest = {link_name(*pair): pair for pair in fastest_first}
+    for name, pair in slowest.items():
+        reached = min(usual[end] for end in pair)
+        yield Suspect(
+            kind="link",
+            name=name,
+            confidence=_confidence(pair, level, in_doubt),
+            evidence=Reason.of("tcp-link-slow", rate=number(streams[pair]), usual=number(reached)),
+            verdict=verdict_of(level[pair], fastest),
+        )
+
+
+def _cut_suspect(
+    sides: Sequence[Side], across: set[Pair], streams: Streams, level: Streams, usual: Rates
+) -> Suspect:
+    """Return the slow cut as one link, with the best of its streams."""
+    name, parties = cut_names(sides)
+    fastest_across = max(across, key=lambda pair: level[pair])
+    rate = max(streams[pair] for pair in across)
+    reached = min(usual.values())
+    return Suspect(
+        kind="link",
+        name=name,
+        confidence=_confidence(fastest_across, level, across),
+        evidence=Reason.of(
+            "tcp-cut-slow",
+            parties=parties,
+            streams=len(across),
+            rate=number(rate),
+            usual=number(reached),
+        ),
+        verdict=verdict_of(level[fastest_across], max(usual.values())),
+    )
+
+
+def verdict_of(rate: float, usual: float) -> Verdict:
+    """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
+    be.
+    """
+    if rate < usual / SLOW_FACTOR / FAIL_FACTOR:
+        return Verdict.FAIL
+    return Verdict.DEGRADED
+
+
+def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
+    """Return the share of healthy clusters in which no rate is as low by chance.
+
+    The noise is that of the rates that are not `doubted`: a rate of the posterior predictive
+    distribution, Student's t, where the noise of few peers is drawn towards the assumed one, which
+    counts as ENOUGH values (Gelman et al., "Bayesian Data Analysis", 3.3). Each rate is another
+    chance.
+    """
+    rate = rates[slow]
+    logs = [math.log(peer) for key, peer in rates.items() if key not in doubted and peer > 0]
+    if not logs or rate <= 0:
+        return _MOST_SURE
+    peers = len(logs)
+    centre = fmean(logs)
+    freedom = ENOUGH + peers - 1
+    assumed = ENOUGH * TCP.sigma**2
+    squares = assumed + sum((log - centre) ** 2 for log in logs)
+    scale = math.sqrt(squares / freedom * (1 + 1 / peers))
+    distance = max(0.0, centre - math.log(rate)) / scale
+    deviate = _normal_deviate(distance, freedom)
+    chance = len(rates) * NormalDist().cdf(-deviate)
+    sure = min(max(1 - chance, 0.0), _MOST_SURE)
+    return round(sure, 2)
+
+
+def _normal_deviate(t: float, freedom: int) -> float:
+    """Return the normal deviate that is as improbable as Student's t (Wallace, "Bounds on normal
+    approximations to Student's", 1959).
+    """
+    correction = (8 * freedom + 1) / (8 * freedom + 3)
+    return correction * math.sqrt(freedom * math.log1p(t**2 / freedom))
+
+
+def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
+    """Describe the slow direction of each slow node."""
+    sends, receives = slow_ends(level, SLOW_FACTOR)
+    described = {}
+    into = ingress(streams)
+    for name in receives:
+        rate = number(into[name])
+        described[name] = f"receives {rate} MB/s"
+    out = egress(streams)
+    for name in sends:
+        rate = number(out[name])
+        described[name] = f"sends {rate} MB/s"
+    return described
+
+
+def _nodes_of(streams: Streams) -> set[str]:
+    """Return the nodes that send or receive."""
+    return egress(streams).keys() | ingress(streams).keys()
+
+
+def _are_many(slow: Collection[str], nodes: int) -> bool:
+    """Return whether so many nodes are slow that they are another group."""
+    return len(slow) * _CLEAR_MINORITY > nodes
+
+
+def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
+    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a
+    group.
+    """
+    slow = slow_nodes(levelled(streams, models))
+    nodes = len(_nodes_of(streams))
+    smaller_group = min(len(slow), nodes - len(slow))
+    judge_sees = nodes >= ENOUGH and smaller_group >= LEAST_NODES
+    if judge_sees or not _are_many(slow, nodes):
+        return Reason()
+    return Reason.of(
+        "tcp-nodes-divided",
+        slow=len(slow),
+        nodes=nodes,
+        names=some_of(slow),
+        usual=number(faster_half(egress(streams).values())),
+    )
+
+
+def summary(streams: Streams, models: Mapping[str, str] = {}) -> str:
+    """Return one line for people: the range of rates, or who falls behind it."""
+    if not streams:
+        return "not measured"
+    level = levelled(streams, models)
+    slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
+    for a, b in slow_links(level):
+        rate = number(streams[a, b])
+        slow.append(f"{a} to {b} alone is slow, {rate} MB/s")
+    if not slow:
+        slowest = number(min(streams.values()))
+        fastest = number(max(streams.values()))
+        return f"{slowest} to {fastest} MB/s"
+    words = "; ".join(slow[:_MOST_SHOWN])
+    more = len(slow) - _MOST_SHOWN
+    if more > 0:
+        words += f" (and {more} more)"
+    usual = number(faster_half(egress(streams).values()))
+    return f"{words}; the faster half reaches {usual} MB/s"
