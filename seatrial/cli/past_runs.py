@@ -138,7 +138,7 @@ def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
     """
     from seatrial.history import open_store
     from seatrial.runs.login import run_of
-    from seatrial.runs.replay import rejudge as judge_by_current_rules
+    from seatrial.runs.rejudge import rejudge as judge_by_current_rules
 
     was = run_of(run)
     with open_store() as store:
@@ -177,7 +177,8 @@ def replay(file: Path, as_json: bool) -> None:
     order; the judge takes the later ones only if it would have measured again. Exit status: 0
     whatever the verdicts, 2 for a file that cannot be read.
     """
-    from seatrial.runs.replay import read_rows, replay
+    from seatrial.runs.replay import replay
+    from seatrial.runs.replay_rows import read_rows
     from seatrial.text.words import plain
 
     runs = replay(read_rows(file))

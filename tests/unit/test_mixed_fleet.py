@@ -19,7 +19,7 @@ from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
-from seatrial.runs.replay import rejudge
+from seatrial.runs.rejudge import rejudge
 from tests.stored_nights import knowing, settled
 from tests.suspects import kinds_and_names
 

@@ -21,7 +21,7 @@ from seatrial.model.result import Check, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.login import run_of
-from seatrial.runs.replay import rejudge
+from seatrial.runs.rejudge import rejudge
 from seatrial.tasks.check import compare
 from seatrial.tasks.record import record
 from seatrial.text.headline import conclude

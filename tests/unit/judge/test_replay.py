@@ -14,7 +14,8 @@ import pytest
 
 from seatrial.model.errors import InputError
 from seatrial.model.verdict import Verdict
-from seatrial.runs.replay import ReplayedRun, read_rows, replay
+from seatrial.runs.replay import ReplayedRun, replay
+from seatrial.runs.replay_rows import read_rows
 from seatrial.tasks.record import measurements_csv
 from tests import samples
 from tests.command_line import command

@@ -1,0 +1,118 @@
+"""What the runs of a replay leave for those after them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from seatrial.detection.noise import AGREEING
+from seatrial.detection.readings import Ints, Past
+from seatrial.history.past import chosen_runs
+from seatrial.history.rows import RunRow
+from seatrial.judge.findings import JudgedSeries
+from seatrial.judge.series import carried
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
+from seatrial.model.verdict import Verdict
+
+# Of each run, for those after it: what a series has that was not measured
+_KEPT = {
+    "first": np.nan,
+    "rest": np.nan,
+    "location": np.nan,
+    "within": 0.0,
+    "count": 0.0,
+    "good": 0.0,
+}
+
+
+class EarlierRuns:
+    """The runs so far, T, of M series in all.
+
+    `_rows` has what each run measured, by the names of the past (T, M).
+    """
+
+    def __init__(self, series: Sequence[Measurement]) -> None:
+        self._series = series
+        self._runs: list[RunRow] = []
+        self._weekdays: list[int] = []
+        no_runs = np.empty((0, len(series)))
+        self._rows = dict.fromkeys(_KEPT, no_runs)
+
+    def past(self, places: Ints, weekday: int) -> Past:
+        """Return the last runs of the series; for a new one, those over another number of ranks."""
+        chosen = {row.run_id for row in chosen_runs(self._runs)}
+        runs = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
+        at = np.array(runs, dtype=np.int64)
+        own = np.ix_(at, places)
+        sources = self._sources(at, places)
+        other = np.ix_(at, sources)
+        measured = self._rows["count"][own] > 0
+        past = {}
+        for name, rows in self._rows.items():
+            past[name] = np.where(measured, rows[own], rows[other])
+        weekdays = [self._weekdays[i] for i in runs]
+        weekdays.append(weekday)
+        return Past(
+            first=past["first"],
+            rest=past["rest"],
+            location=past["location"],
+            within=past["within"],
+            count=past["count"].astype(np.int64),
+            good=past["good"] > 0,
+            weekday=np.array(weekdays, dtype=np.int64),
+        )
+
+    def _sources(self, at: Ints, places: Ints) -> Ints:
+        """Return for each series the one whose past runs `at` are taken where it has none."""
+        taught = self._rows["good"][at].sum(axis=0)
+        sources = places.copy()
+        for i, place in enumerate(places.tolist()):
+            if taught[place] < AGREEING:
+                sources[i] = carried(place, self._series, taught > 0)
+        return sources
+
+    def add(self, places: Ints, judged: JudgedSeries, verdict: Verdict, weekday: int) -> None:
+        """Keep what a run measured and how it ended, at a time of its place among the runs."""
+        for name, values in _kept(judged).items():
+            row = np.full((1, len(self._series)), _KEPT[name])
+            row[0, places] = values
+            self._rows[name] = np.vstack([self._rows[name], row])
+        place = len(self._runs)
+        at = datetime.fromtimestamp(place, UTC)
+        self._weekdays.append(weekday)
+        self._runs.append(
+            RunRow(
+                run_id=str(place),
+                cluster="",
+                suite="",
+                started=at,
+                finished=at,
+                verdict=verdict,
+                reason=Reason(),
+                fingerprint={},
+                out="",
+            )
+        )
+
+
+def _kept(judged: JudgedSeries) -> dict[str, Any]:
+    """Return what later runs need of each series, by the names of the past."""
+    readings = judged.readings
+    outcome = judged.outcome
+    number = outcome.readings
+    sums_of_rest = np.nansum(readings[1:], axis=0)
+    rest = np.full(number.size, np.nan)
+    np.divide(sums_of_rest, number - 1, out=rest, where=number > 1)
+    sums = np.nansum(readings, axis=0)
+    mean = sums / np.maximum(number, 1)
+    distances = readings - mean
+    return {
+        "first": readings[0],
+        "rest": rest,
+        "location": outcome.location,
+        "within": np.nansum(distances**2, axis=0),
+        "count": number,
+        "good": ~judged.bad & ~judged.unproven,
+    }
