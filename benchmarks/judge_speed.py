@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from seatrial.history import open_store
-from seatrial.history.past import Machines, RunContext, past_runs
+from seatrial.history.machines import Machines
+from seatrial.history.past import RunContext, past_runs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, RunResult

@@ -1,8 +1,8 @@
 """Readings of earlier runs as dense arrays for the judge, by machine and not by name."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from seatrial.detection.noise import locations
 from seatrial.detection.readings import Bools, Floats, Ints
+from seatrial.history.machines import EarlierSeries, Machines
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import now
@@ -20,86 +21,9 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
-EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
-EarlierSeries = Mapping[int, str | None]  # by index; None: the machine was not there
-Ids = Mapping[str, frozenset[str]]  # of hardware, by node
-Match = tuple[int, str, str]  # shared ids, the node, its earlier name
 _REFERENCE_RUNS = 30  # a month of nightly runs
 RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
-
-
-def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
-    """Return the names of nodes in an earlier run where they differ; None for other hardware of the
-    same name.
-
-    A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If
-    fewer than half of the nodes are machines of that run, machines change with every run, as in
-    clouds, and names count.
-    """
-    if current == earlier:
-        return {}
-    own = _distinctive(current)
-    before = _distinctive(earlier)
-    same = _same_machines(own, before)
-    if 2 * len(same) < min(len(own), len(before)):
-        same = {}
-    taken = set(same.values())
-    names: dict[str, str | None] = {}
-    for node, hardware in current.items():
-        was = same.get(node, node)
-        has_other_ids = bool(same) and node in own and node in before
-        replaced = node not in same and (node in taken or has_other_ids)
-        if not replaced and was in earlier:
-            replaced = hardware.replaces(earlier[was])
-        if replaced:
-            names[node] = None
-        elif was != node:
-            names[node] = was
-    return names
-
-
-def _distinctive(hardware: Hardware) -> Ids:
-    """Return the ids by node that no other node of the run has: containers have those of their host
-    or image.
-    """
-    count: Counter[str] = Counter()
-    for node in hardware.values():
-        count.update(node.ids)
-    distinctive = {}
-    for name, node in hardware.items():
-        ids = [hardware_id for hardware_id in node.ids if count[hardware_id] == 1]
-        if ids:
-            distinctive[name] = frozenset(ids)
-    return distinctive
-
-
-def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
-    """Return the earlier name of each recognised node; if parts moved, the one with more of them
-    has the name.
-    """
-    was_in: dict[str, str] = {}
-    for name, ids in before.items():
-        was_in |= dict.fromkeys(ids, name)
-    matches = []
-    for node, ids in own.items():
-        shared = Counter(was_in[i] for i in ids if i in was_in)
-        for was, count in shared.items():
-            most = max(len(ids), len(before[was]))
-            if 2 * count >= most:
-                matches.append((count, node, was))
-    same: dict[str, str] = {}
-    taken = set[str]()
-    for _, node, was in sorted(matches, key=_closest_first):
-        if node not in same and was not in taken:
-            same[node] = was
-            taken.add(was)
-    return same
-
-
-def _closest_first(match: Match) -> tuple[int, bool, Match]:
-    count, node, was = match
-    return -count, node != was, match
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,57 +38,6 @@ class RunContext:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     started: datetime = field(default_factory=now)
     nodes: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Machines:
-    """The nodes of a run, and their measurements by series."""
-
-    hardware: Hardware = field(default_factory=dict)
-    measured: Mapping[str, Measurement] = field(default_factory=dict)
-
-    def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[EarlierSeries]:
-        """Return the series of the same machine in each run of `then`, by index in `names`, where
-        names differ.
-        """
-        by_change: dict[frozenset[tuple[str, str | None]], EarlierSeries] = {frozenset(): {}}
-        series: list[EarlierSeries] = []
-        for earlier, hardware in zip((None, *then), then, strict=False):
-            if hardware == earlier:  # as in most runs
-                series.append(series[-1])
-                continue
-            was = earlier_names(self.hardware, hardware)
-            change = frozenset(was.items())
-            if change not in by_change:
-                by_change[change] = self._renamed(names, was)
-            series.append(by_change[change])
-        return series
-
-    def _renamed(self, names: Sequence[str], was: EarlierNames) -> EarlierSeries:
-        """Return the earlier series of nodes that had other names, by index in `names`."""
-        renamed = {}
-        for i, name in enumerate(names):
-            m = self.measured.get(name)
-            if m is None:
-                continue
-            if any(node in was for node in m.subject.nodes):
-                renamed[i] = _renamed(m, was)
-        return renamed
-
-
-def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
-    """Return the series of `m` under the earlier names of its nodes."""
-    subject = m.subject
-    nodes = []
-    for node in subject.nodes:
-        was = earlier.get(node, node)
-        if was is None:
-            return None
-        nodes.append(was)
-    name = "--".join(nodes)
-    if subject.kind != "link":
-        name = nodes[0] + subject.name.removeprefix(subject.nodes[0])
-    return replace(m, subject=replace(subject, name=name)).series()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +89,7 @@ def past_runs(
 
 
 def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> list[RunRow]:
+    """Return the runs to compare with, out of all that the store has."""
     most = _REFERENCE_RUNS + RECENT_RUNS
     newest = store.runs_before(cluster, suite, before, most)
     passed = store.runs_before(cluster, suite, before, most, Verdict.PASS)
@@ -261,11 +135,14 @@ def at_other_ranks(
             continue
         name = m.series()
         alike = stored.get(_but_ranks(m), {})
-        others[name] = {ranks: other for ranks, other in alike.items() if other != name}
-    return {name: at_ranks for name, at_ranks in others.items() if at_ranks}
+        at_ranks = {ranks: other for ranks, other in alike.items() if other != name}
+        if at_ranks:
+            others[name] = at_ranks
+    return others
 
 
 def _but_ranks(m: Measurement) -> tuple[object, ...]:
+    """Return what like series share, whatever the number of ranks."""
     conditions = dict(m.conditions)
     conditions.pop("ranks", None)
     return m.metric, m.unit, m.subject, frozenset(conditions.items())
@@ -283,48 +160,65 @@ def _readings(
     requested = dict.fromkeys(names)
     for series in changed:
         requested |= dict.fromkeys(filter(None, series.values()))
+    readings = store.readings(run_ids, list(requested))
+    index = _indexes(len(names), list(requested), changed)
+    moved = index[readings.run, readings.series]
+    return readings.moved(moved)
+
+
+def _indexes(names: int, requested: Sequence[str], changed: Sequence[EarlierSeries]) -> Ints:
+    """Return which of the names each requested series was in each run, -1 for none; the requested
+    ones begin with the names.
+    """
     place = {name: i for i, name in enumerate(requested)}
-    shape = len(run_ids), len(place)
-    column = np.full(shape, -1)
-    column[:, : len(names)] = np.arange(len(names))
-    for columns, series in zip(column, changed, strict=True):
-        columns[list(series)] = -1
+    index = np.full((len(changed), len(requested)), -1)
+    index[:, :names] = np.arange(names)
+    for of_run, series in zip(index, changed, strict=True):
+        of_run[list(series)] = -1
         for i, name in series.items():
             if name is not None:
-                columns[place[name]] = i
-    readings = store.readings(run_ids, list(place))
-    return readings.moved(column[readings.run, readings.series])
+                of_run[place[name]] = i
+    return index
 
 
 def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str) -> PastRuns:
+    """Gather the readings of each series in each run, a cell of (T, M)."""
     shape = len(runs), series
     size = len(runs) * series
     cell = readings.run * series + readings.series
     value = readings.value
     count = np.bincount(cell, minlength=size)
-    has_any = count > 0
     start = np.cumsum(count) - count
     in_turn = value[np.argsort(cell, kind="stable")]
-    first = _at(in_turn, start, has_any)
+    first = _at(in_turn, start, count > 0)
     sums = np.bincount(cell, value, minlength=size)
-    rest = np.full(size, np.nan)
-    np.divide(sums - first, count - 1, out=rest, where=count > 1)
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
-    has_bad = np.bincount(bad_cell, minlength=size) > 0
-    good = (has_any & ~has_bad).reshape(shape)
-    is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
-    whole = np.array(is_whole, dtype=bool)
+    bad = np.bincount(bad_cell, minlength=size)
+    good = (count > 0) & (bad == 0)
     return PastRuns(
         runs,
         first=first.reshape(shape),
-        rest=rest.reshape(shape),
+        rest=_mean_of_others(first, sums, count).reshape(shape),
         location=locations(in_turn, start, count).reshape(shape),
         within=_squares(cell, value, mean).reshape(shape),
         count=count.reshape(shape),
-        good=good & whole[:, None],
+        good=good.reshape(shape) & _are_whole(runs)[:, None],
         changed=changed,
     )
+
+
+def _are_whole(runs: Sequence[RunRow]) -> Bools:
+    """Mask of the runs whose results were right."""
+    is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
+    return np.array(is_whole, dtype=bool)
+
+
+def _mean_of_others(first: Floats, sums: Floats, count: Ints) -> Floats:
+    """Return the mean of each cell's values after the first; NaN of a single one."""
+    mean = np.full(count.size, np.nan)
+    np.divide(sums - first, count - 1, out=mean, where=count > 1)
+    return mean
 
 
 def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
@@ -352,7 +246,8 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
         was = before.get(key)
         version = now.get(key)
         if was != version:
-            parts.append(f"{key} {_short(was)} -> {_short(version)}")
+            change = f"{_short(was)} -> {_short(version)}"
+            parts.append(f"{key} {change}")
     more = len(parts) - _CHANGES_SHOWN
     if more > 0:
         parts[_CHANGES_SHOWN:] = [f"{more} more"]

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from seatrial.history.rows import Pin
 from seatrial.history.schema import checks, clean
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
-from seatrial.model.setup import hardware_by_node
+from seatrial.model.setup import NodeHardware, hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
@@ -45,9 +45,10 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 def check_records(result: RunResult) -> list[Record]:
     records = []
+    columns = [column.name for column in checks.c]
     for nth, check in enumerate(result.checks):
         row = {"run_id": result.run_id, "nth": nth, **check.summary()}
-        records.append({column.name: row[column.name] for column in checks.c})
+        records.append({column: row[column] for column in columns})
     return records
 
 
@@ -65,14 +66,17 @@ def keyed(result: RunResult) -> list[Keyed]:
 def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
     """Return a description of each series."""
     one_of_each = {key: (check, m) for key, check, m in measured}
-    return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
+    records = {}
+    for key, (check, m) in one_of_each.items():
+        records[key] = _described(key, check, m)
+    return records
 
 
 def reading_records(
     result: RunResult, measured: Sequence[Keyed], ids: Mapping[Key, int]
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
-    verdicts = {id(check): _judged(check) for check in result.checks}
+    verdicts_by_check = {id(check): _judged(check) for check in result.checks}
     numbers = []
     raw = []
     counts = Counter[int]()
@@ -80,26 +84,35 @@ def reading_records(
         series_id = ids[key]
         place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
         counts[series_id] += 1
-        verdict = verdicts[id(check)].get(m.series())
+        verdicts = verdicts_by_check[id(check)]
+        verdict = verdicts.get(m.series())
         numbers.append({**place, "value": _number(m.value), "verdict": verdict})
         if m.samples:
-            raw.append({**place, "samples": list(map(_number, m.samples))})
+            of_number = list(map(_number, m.samples))
+            raw.append({**place, "samples": of_number})
     return numbers, raw
 
 
 def hardware_records(result: RunResult) -> list[Record]:
     """Return one row for nodes that differ only in their serials."""
-    columns = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
-    alike: dict[tuple[object, ...], dict[str, list[str]]] = defaultdict(dict)
+    alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
-        described = tuple(getattr(hardware, column) for column in columns)
-        alike[described][name] = sorted(hardware.ids)
+        stored = replace(hardware, ids=frozenset(), nvlink_domain="")
+        alike[stored][name] = sorted(hardware.ids)
     rows = []
-    for described, ids_by_node in alike.items():
-        row: Record = {"run_id": result.run_id, **dict(zip(columns, described, strict=True))}
-        row["nodes"] = list(ids_by_node)
-        row["ids"] = {name: ids for name, ids in ids_by_node.items() if ids} or None
-        rows.append(row)
+    for hardware, ids_by_node in alike.items():
+        known_ids = {name: ids for name, ids in ids_by_node.items() if ids}
+        rows.append(
+            {
+                "run_id": result.run_id,
+                "gpu_model": hardware.gpu_model,
+                "gpu_clock_mhz": hardware.gpu_clock_mhz,
+                "cpu_model": hardware.cpu_model,
+                "driver": hardware.driver,
+                "nodes": list(ids_by_node),
+                "ids": known_ids or None,
+            }
+        )
     return rows
 
 
@@ -118,20 +131,23 @@ def node_test_record(test: NodeTest) -> Record:
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:
-    return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
+    digest = series_key(pin.series)
+    return {"cluster": cluster, "series_key": digest, **asdict(pin)}
 
 
 def _described(key: Key, check: Check, m: Measurement) -> Record:
     digest, _, _ = key
+    subject = m.subject
+    conditions = {name: _condition(value) for name, value in m.conditions.items()}
     return {
         "series_key": digest,
         "check_name": check.name,
         "unit": m.unit,
         "series": m.series(),
         "metric": m.metric,
-        "subject_kind": m.subject.kind,
-        "subject_name": m.subject.name,
-        "conditions": {name: _condition(value) for name, value in m.conditions.items()},
+        "subject_kind": subject.kind,
+        "subject_name": subject.name,
+        "conditions": conditions,
         "better": m.better,
     }
 
@@ -148,10 +164,14 @@ def _judged(check: Check) -> dict[str, str]:
     verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
         name = judgement.measurement.series()
-        verdicts[name] = worst((judgement.verdict, verdicts.get(name, judgement.verdict)))
+        verdict = judgement.verdict
+        so_far = verdicts.get(name, verdict)
+        verdicts[name] = worst((verdict, so_far))
     return {name: verdict.value for name, verdict in verdicts.items()}
 
 
 def _number(value: float) -> float | None:
     """Return the value, None for NaN and infinity, which JSON does not have."""
-    return float(value) if math.isfinite(value) else None
+    if not math.isfinite(value):
+        return None
+    return float(value)

@@ -2,30 +2,28 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history.campaigns import CampaignState, campaign_of
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
-from seatrial.history.minutes import MetricMinutes, unpacked
-from seatrial.history.node_tests import NodeTest, node_tests_of
-from seatrial.history.queries import (
+from seatrial.history.incident_rows import add_receipts, unsettled, write
+from seatrial.history.measured import (
     described_series,
-    hardware_of,
     listed,
-    node_test,
     numbers_of,
-    run_row,
     series_ids,
     stored_measurements,
-    stored_result,
 )
+from seatrial.history.minutes import MetricMinutes, unpacked
+from seatrial.history.node_tests import NodeTest, node_tests_of
+from seatrial.history.queries import hardware_of, node_test, run_row, stored_result
 from seatrial.history.records import (
     check_records,
     hardware_records,
@@ -43,7 +41,6 @@ from seatrial.history.schema import (
     baselines,
     campaigns,
     checks,
-    incidents,
     minutes,
     node_hardware,
     node_tests,
@@ -60,45 +57,11 @@ from seatrial.model.verdict import Verdict
 
 # Any number that all processes share.
 _ADVISORY_LOCK = 7228466
-
-
-def _write(connection: Connection, incident: Incident) -> Incident:
-    """Insert the incident, or replace the one of its id; return it with its id."""
-    record = _record(incident)
-    if incident.id is not None:
-        connection.execute(update(incidents).where(incidents.c.id == incident.id), record)
-        return incident
-    inserted = connection.execute(insert(incidents), record)
-    (key,) = inserted.inserted_primary_key or (None,)
-    return replace(incident, id=key)
-
-
-def _record(incident: Incident) -> dict[str, Any]:
-    record = asdict(incident)
-    del record["id"]
-    record["verdict"] = incident.verdict.value
-    record["worst"] = incident.worst.value
-    record["nights"] = record.pop("run_count")
-    record["settled"] = incident.settled
-    record["receipts"] = {
-        sink: {"told": receipt.reported, "place": dict(receipt.place)}
-        for sink, receipt in incident.receipts.items()
-    }
-    return record
-
-
-def _incident(row: Row[Any]) -> Incident:
-    values = dict(row._mapping)
-    del values["settled"]
-    values["run_count"] = values.pop("nights")
-    for key in ("suspects", "checks", "changes"):
-        values[key] = tuple(values[key])
-    for key in ("verdict", "worst"):
-        values[key] = Verdict(values[key])
-    values["receipts"] = {
-        sink: Receipt(saved["told"], saved["place"]) for sink, saved in row.receipts.items()
-    }
-    return Incident(**values)
+# The columns of the tables
+_RUN = runs.c
+_CAMPAIGN = campaigns.c
+_MINUTES = minutes.c
+_BASELINE = baselines.c
 
 
 class Store:
@@ -146,9 +109,10 @@ class Store:
             measured = keyed(result)
             ids = series_ids(connection, series_records(measured))
             numbers, raw = reading_records(result, measured, ids)
-            run_id = result.run_id
+            tests = [node_test_record(test) for test in node_tests_of(result)]
             for table in (runs, node_tests):
-                connection.execute(delete(table).where(table.c.run_id == run_id))
+                of_run = table.c.run_id == result.run_id
+                connection.execute(delete(table).where(of_run))
             connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
                 (node_hardware, hardware_records(result)),
@@ -156,7 +120,7 @@ class Store:
                 (readings, numbers),
                 (samples, raw),
                 (suspects, suspect_records(result)),
-                (node_tests, list(map(node_test_record, node_tests_of(result)))),
+                (node_tests, tests),
             )
             for table, rows in rows_by_table:
                 if rows:
@@ -164,22 +128,26 @@ class Store:
 
     def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
         """Return the newest `limit` runs of one cluster or of all, newest first."""
-        which = [] if cluster is None else [runs.c.cluster == cluster]
-        return self._newest(limit, *which)
+        if cluster is None:
+            return self._newest(limit)
+        return self._newest(limit, _RUN.cluster == cluster)
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the runs of those ids that are there, oldest first."""
-        query = select(runs).order_by(runs.c.started, runs.c.run_id)
+        query = select(runs).order_by(_RUN.started, _RUN.run_id)
         with self._reading("runs cannot be read") as connection:
-            chosen = query.where(runs.c.run_id.in_(listed(connection, run_ids)))
-            return [run_row(row) for row in connection.execute(chosen)]
+            requested = _RUN.run_id.in_(listed(connection, run_ids))
+            rows = connection.execute(query.where(requested))
+            return [run_row(row) for row in rows]
 
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
-        query = select(runs).where(runs.c.run_id == run_id)
+        query = select(runs).where(_RUN.run_id == run_id)
         with self._reading(f"run {run_id} cannot be read") as connection:
             row = connection.execute(query).first()
-            return run_row(row) if row else None
+            if row is None:
+                return None
+            return run_row(row)
 
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
@@ -187,14 +155,14 @@ class Store:
         """Return the cluster's newest `limit` runs of that suite that started before, newest
         first.
         """
-        which = [*_of_suite(cluster, suite), runs.c.started < before]
+        which = [*_of_suite(cluster, suite), _RUN.started < before]
         if verdict is not None:
-            which.append(runs.c.verdict == verdict.value)
+            which.append(_RUN.verdict == verdict.value)
         return self._newest(limit, *which)
 
     def count_after(self, cluster: str, suite: str, after: datetime) -> int:
         """Count the cluster's runs of that suite that started later."""
-        which = [*_of_suite(cluster, suite), runs.c.started > after]
+        which = [*_of_suite(cluster, suite), _RUN.started > after]
         query = select(func.count()).select_from(runs).where(*which)
         with self._reading("runs cannot be read") as connection:
             return int(connection.execute(query).scalar_one())
@@ -205,22 +173,23 @@ class Store:
 
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
-        passed = runs.c.verdict == Verdict.PASS.value
-        is_other = runs.c.run_id != before
-        return self._last(cluster, suite, passed, is_other)
+        has_passed = _RUN.verdict == Verdict.PASS.value
+        is_other = _RUN.run_id != before
+        return self._last(cluster, suite, has_passed, is_other)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
-        return self._last(cluster, suite, runs.c.finished == at)
+        return self._last(cluster, suite, _RUN.finished == at)
 
     def _last(self, cluster: str, suite: str, *which: ColumnElement[bool]) -> RunRow | None:
-        return next(iter(self._newest(1, *_of_suite(cluster, suite), *which)), None)
+        newest = self._newest(1, *_of_suite(cluster, suite), *which)
+        return next(iter(newest), None)
 
     def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
         query = (
             select(runs)
             .where(*which)
-            .order_by(runs.c.started.desc(), runs.c.run_id.desc())
+            .order_by(_RUN.started.desc(), _RUN.run_id.desc())
             .limit(limit)
         )
         with self._reading("runs cannot be read") as connection:
@@ -232,7 +201,8 @@ class Store:
         Pins and incidents stay.
         """
         with self._writing("runs cannot be removed") as connection:
-            removal = delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))
+            requested = _RUN.run_id.in_(listed(connection, run_ids))
+            removal = delete(runs).where(requested)
             return connection.execute(removal).rowcount
 
     def incidents(
@@ -241,17 +211,11 @@ class Store:
         """Update, save and return the unsettled incidents; see
         `seatrial.history.incident.advance`.
         """
-        query = select(incidents).where(
-            incidents.c.cluster == cluster,
-            incidents.c.suite == suite,
-            incidents.c.settled.is_(False),
-        )
         with self._writing("incidents cannot be kept") as connection:
             lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
-            rows = connection.execute(query.order_by(incidents.c.id))
-            before = [_incident(row) for row in rows]
+            before = unsettled(connection, cluster, suite)
             after = advance(before, cluster, suite, outcome, sinks)
-            return [_write(connection, incident) for incident in after]
+            return [write(connection, incident) for incident in after]
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
         """Add receipts to the incident of that id, which another run may have changed during
@@ -259,18 +223,7 @@ class Store:
         """
         with self._writing(f"incident {incident} cannot be kept") as connection:
             lock(connection, _ADVISORY_LOCK)
-            which = incidents.c.id == incident
-            row = connection.execute(select(incidents).where(which)).first()
-            if row is None:
-                return
-            now = _incident(row)
-            for sink, receipt in receipts.items():
-                known = now.receipts.get(sink, Receipt())
-                if receipt.reported >= known.reported:  # else another run has delivered more
-                    now = now.with_receipt(sink, receipt)
-            record = _record(now)
-            changed = {name: record[name] for name in ("receipts", "settled")}
-            connection.execute(update(incidents).where(which), changed)
+            add_receipts(connection, incident, receipts)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""
@@ -301,19 +254,21 @@ class Store:
         """Return the newest campaign of the cluster, or of that suite on it."""
         query = (
             select(campaigns)
-            .where(campaigns.c.cluster == cluster)
-            .order_by(campaigns.c.started.desc())
+            .where(_CAMPAIGN.cluster == cluster)
+            .order_by(_CAMPAIGN.started.desc())
             .limit(1)
         )
         if suite is not None:
-            query = query.where(campaigns.c.suite == suite)
+            query = query.where(_CAMPAIGN.suite == suite)
         with self._reading("campaigns cannot be read") as connection:
             row = connection.execute(query).first()
-            return campaign_of(row) if row else None
+            if row is None:
+                return None
+            return campaign_of(row)
 
     def keep_campaign(self, state: CampaignState) -> None:
         """Save the campaign; replace its earlier state."""
-        which = campaigns.c.campaign_id == state.campaign_id
+        which = _CAMPAIGN.campaign_id == state.campaign_id
         with self._writing("the campaign cannot be kept") as connection:
             connection.execute(delete(campaigns).where(which))
             connection.execute(insert(campaigns), asdict(state))  # a verdict is a text
@@ -328,25 +283,26 @@ class Store:
         """Save what devices reported during the run, which must be saved; replace what there is of
         it.
         """
-        rows = [
-            {
-                "run_id": run_id,
-                "metric": each.metric,
-                "parts": list(each.parts),
-                "times_s": list(each.times_s),
-                "readings": each.packed(),
-            }
-            for each in series
-        ]
+        rows = []
+        for each in series:
+            rows.append(
+                {
+                    "run_id": run_id,
+                    "metric": each.metric,
+                    "parts": list(each.parts),
+                    "times_s": list(each.times_s),
+                    "readings": each.packed(),
+                }
+            )
         with self._writing("minutes cannot be kept") as connection:
-            connection.execute(delete(minutes).where(minutes.c.run_id == run_id))
+            connection.execute(delete(minutes).where(_MINUTES.run_id == run_id))
             if rows:
                 connection.execute(insert(minutes), rows)
 
     def minutes(self, run_id: str, metric: str) -> MetricMinutes | None:
         """Return what devices reported of the metric during the run; None without any."""
-        of_run = minutes.c.run_id == run_id
-        query = select(minutes).where(of_run, minutes.c.metric == metric)
+        of_run = _MINUTES.run_id == run_id
+        query = select(minutes).where(of_run, _MINUTES.metric == metric)
         with self._reading("minutes cannot be read") as connection:
             row = connection.execute(query).first()
             if row is None:
@@ -355,21 +311,21 @@ class Store:
 
     def minute_metrics(self, run_ids: Sequence[str]) -> list[str]:
         """Return the metrics that devices reported in the runs."""
-        query = select(minutes.c.metric).distinct().order_by(minutes.c.metric)
+        query = select(_MINUTES.metric).distinct().order_by(_MINUTES.metric)
         with self._reading("minutes cannot be read") as connection:
-            chosen = query.where(minutes.c.run_id.in_(listed(connection, run_ids)))
-            return list(connection.execute(chosen).scalars())
+            requested = _MINUTES.run_id.in_(listed(connection, run_ids))
+            return list(connection.execute(query.where(requested)).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by the name of each subject of the
         kind: link, gpu.
         """
         query = (
-            select(series.c.subject_name, func.max(runs.c.started))
-            .join_from(runs, readings, readings.c.run_id == runs.c.run_id)
+            select(series.c.subject_name, func.max(_RUN.started))
+            .join_from(runs, readings, readings.c.run_id == _RUN.run_id)
             .join(series, series.c.id == readings.c.series_id)
             .where(
-                runs.c.cluster == cluster,
+                _RUN.cluster == cluster,
                 series.c.subject_kind == kind,
                 readings.c.value.is_not(None),
             )
@@ -391,15 +347,15 @@ class Store:
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
         """Return the cluster's pinned baselines by series."""
-        columns = [baselines.c[field.name] for field in fields(Pin)]
-        of_cluster = select(*columns).where(baselines.c.cluster == cluster)
-        query = of_cluster.order_by(baselines.c.series)
+        columns = [_BASELINE[field.name] for field in fields(Pin)]
+        query = select(*columns).where(_BASELINE.cluster == cluster).order_by(_BASELINE.series)
         with self._reading("pinned baselines cannot be read") as connection:
-            return {row.series: Pin(*row) for row in connection.execute(query)}
+            rows = connection.execute(query)
+            return {row.series: Pin(*row) for row in rows}
 
     def pinned_clusters(self) -> list[str]:
         """Return the names of clusters with pinned baselines."""
-        query = select(baselines.c.cluster).distinct().order_by(baselines.c.cluster)
+        query = select(_BASELINE.cluster).distinct().order_by(_BASELINE.cluster)
         with self._reading("pinned baselines cannot be read") as connection:
             return list(connection.execute(query).scalars())
 
@@ -418,13 +374,15 @@ class Store:
 
 
 def _of_suite(cluster: str, suite: str) -> list[ColumnElement[bool]]:
-    return [runs.c.cluster == cluster, runs.c.suite == suite]
+    return [_RUN.cluster == cluster, _RUN.suite == suite]
 
 
 def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
+    """Delete the pins of those series; return how many there were."""
     gone = 0
-    of_cluster = baselines.c.cluster == cluster
+    of_cluster = _BASELINE.cluster == cluster
     for name in series:
-        of_series = baselines.c.series_key == series_key(name)
-        gone += connection.execute(delete(baselines).where(of_cluster, of_series)).rowcount
+        of_series = _BASELINE.series_key == series_key(name)
+        removal = delete(baselines).where(of_cluster, of_series)
+        gone += connection.execute(removal).rowcount
     return gone

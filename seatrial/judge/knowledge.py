@@ -16,7 +16,8 @@ from seatrial.catalog.published import nearest_figures
 from seatrial.detection.noise import AGREEING
 from seatrial.detection.readings import Floats, Past
 from seatrial.detection.together import UNKNOWN_DAY
-from seatrial.history.past import Machines, PastRuns, RunContext, at_other_ranks, past_runs
+from seatrial.history.machines import Machines
+from seatrial.history.past import PastRuns, RunContext, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.earlier_peers import earlier_peers
 from seatrial.judge.node_groups import NodeGroups, group_nodes

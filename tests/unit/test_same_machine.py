@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from seatrial.history import open_store
-from seatrial.history.past import Machines, RunContext, earlier_names, past_runs
+from seatrial.history.machines import Machines, earlier_names
+from seatrial.history.past import RunContext, past_runs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult

@@ -97,8 +97,8 @@ def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) ->
     from sqlalchemy import insert
 
     from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.incident_rows import incident_record
     from seatrial.history.schema import incidents
-    from seatrial.history.store import _record
 
     bad = outcome_of(replace(a_run(1), verdict=Verdict.FAIL))
     old = replace(bad, suspects=("node node-2", "gpu node-1/gpu-3", "switch leaf-1"))
@@ -106,7 +106,7 @@ def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) ->
     _make_0009(url)
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
-        connection.execute(insert(incidents), _record(incident))
+        connection.execute(insert(incidents), incident_record(incident))
     engine.dispose()
     same = replace(bad, run_id="next", suspects=("node-2", "node-1/gpu-3", "switch leaf-1"))
     with open_store(url) as store:

@@ -1,0 +1,100 @@
+"""Incidents as rows of their table."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from seatrial.history.incident import Incident, Receipt
+from seatrial.history.schema import incidents
+from seatrial.model.verdict import Verdict
+
+_INCIDENT = incidents.c
+
+
+def unsettled(connection: Connection, cluster: str, suite: str) -> list[Incident]:
+    """Return the incidents of that suite that are not settled, in the order of their ids."""
+    query = (
+        select(incidents)
+        .where(_INCIDENT.cluster == cluster, _INCIDENT.suite == suite)
+        .where(_INCIDENT.settled.is_(False))
+        .order_by(_INCIDENT.id)
+    )
+    rows = connection.execute(query)
+    return [_incident(row) for row in rows]
+
+
+def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+    """Add receipts to the incident of that id, if there is one."""
+    which = _INCIDENT.id == key
+    row = connection.execute(select(incidents).where(which)).first()
+    if row is None:
+        return
+    incident = _with_receipts(_incident(row), receipts)
+    record = _receipts_record(incident.receipts)
+    changed = {"receipts": record, "settled": incident.settled}
+    connection.execute(update(incidents).where(which), changed)
+
+
+def _with_receipts(incident: Incident, receipts: Mapping[str, Receipt]) -> Incident:
+    """Add the receipts, but where another run has delivered more."""
+    for sink, receipt in receipts.items():
+        known = incident.receipts.get(sink, Receipt())
+        if receipt.reported >= known.reported:
+            incident = incident.with_receipt(sink, receipt)
+    return incident
+
+
+def write(connection: Connection, incident: Incident) -> Incident:
+    """Insert the incident, or replace the one of its id; return it with its id."""
+    record = incident_record(incident)
+    if incident.id is not None:
+        of_id = update(incidents).where(_INCIDENT.id == incident.id)
+        connection.execute(of_id, record)
+        return incident
+    inserted = connection.execute(insert(incidents), record)
+    (key,) = inserted.inserted_primary_key or (None,)
+    return replace(incident, id=key)
+
+
+def incident_record(incident: Incident) -> dict[str, Any]:
+    """Return the row of an incident, without its id."""
+    record = asdict(incident)
+    del record["id"]
+    record["verdict"] = incident.verdict.value
+    record["worst"] = incident.worst.value
+    record["nights"] = record.pop("run_count")
+    record["settled"] = incident.settled
+    record["receipts"] = _receipts_record(incident.receipts)
+    return record
+
+
+def _receipts_record(receipts: Mapping[str, Receipt]) -> dict[str, Any]:
+    """Return the receipts by sink, as the table has them."""
+    record = {}
+    for sink, receipt in receipts.items():
+        place = dict(receipt.place)
+        record[sink] = {"told": receipt.reported, "place": place}
+    return record
+
+
+def _incident(row: Row[Any]) -> Incident:
+    """Return the incident of a row."""
+    values = dict(row._mapping)
+    del values["settled"]
+    values["run_count"] = values.pop("nights")
+    for key in ("suspects", "checks", "changes"):
+        values[key] = tuple(values[key])
+    for key in ("verdict", "worst"):
+        values[key] = Verdict(values[key])
+    values["receipts"] = _receipts_of(row.receipts)
+    return Incident(**values)
+
+
+def _receipts_of(record: Mapping[str, Any]) -> dict[str, Receipt]:
+    """Return the receipts by sink from what the table has."""
+    receipts = {}
+    for sink, saved in record.items():
+        receipts[sink] = Receipt(saved["told"], saved["place"])
+    return receipts
