@@ -14,7 +14,8 @@ from uuid import UUID
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
-from seatrial.checks.localize.step import LOCALIZE, is_due
+from seatrial.checks.localize.rounds import LOCALIZE
+from seatrial.checks.localize.step import is_due
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.run import RESULT, Run, whole_name
 from seatrial.flows.serving.killed import close_killed_runs

@@ -15,7 +15,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Crashed, Failed
 
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, try_check
-from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
+from seatrial.checks.localize.rounds import LOCALIZE
+from seatrial.checks.localize.step import Judge, Localized, RepeatDoubts, localize_run
 from seatrial.checks.metrics import REPEATED_WHOLE, Doubts
 from seatrial.detection.noise import AGREEING
 from seatrial.history.past import RunContext

@@ -89,7 +89,7 @@ def _not_passed(
 
     Raises InputError if everything has passed, or if the suite was a file.
     """
-    from seatrial.checks.localize.step import LOCALIZE
+    from seatrial.checks.localize.rounds import LOCALIZE
     from seatrial.checks.suites import SHIPPED
     from seatrial.checks.table import CHECKS
     from seatrial.config.run import whole_name

@@ -54,7 +54,8 @@ def write(connection: Connection, incident: Incident) -> Incident:
         connection.execute(of_id, record)
         return incident
     inserted = connection.execute(insert(incidents), record)
-    (key,) = inserted.inserted_primary_key or (None,)
+    primary_key = inserted.inserted_primary_key or (None,)
+    (key,) = primary_key
     return replace(incident, id=key)
 
 
@@ -96,5 +97,7 @@ def _receipts_of(record: Mapping[str, Any]) -> dict[str, Receipt]:
     """Return the receipts by sink from what the table has."""
     receipts = {}
     for sink, saved in record.items():
-        receipts[sink] = Receipt(saved["told"], saved["place"])
+        reported = saved["told"]
+        place = saved["place"]
+        receipts[sink] = Receipt(reported, place)
     return receipts

@@ -26,10 +26,7 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
         return {}
     own = _distinctive(current)
     before = _distinctive(earlier)
-    same = _same_machines(own, before)
-    comparable = min(len(own), len(before))
-    if 2 * len(same) < comparable:
-        same = {}
+    same = _recognised(own, before)
     taken = set(same.values())
     names: dict[str, str | None] = {}
     for node, hardware in current.items():
@@ -45,6 +42,15 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
         elif was != node:
             names[node] = was
     return names
+
+
+def _recognised(own: Ids, before: Ids) -> dict[str, str]:
+    """Return the earlier name of each recognised node; none where most are not recognised."""
+    same = _same_machines(own, before)
+    comparable = min(len(own), len(before))
+    if 2 * len(same) < comparable:
+        return {}
+    return same
 
 
 def _distinctive(hardware: Hardware) -> Ids:

@@ -160,8 +160,9 @@ def _readings(
     requested = dict.fromkeys(names)
     for series in changed:
         requested |= dict.fromkeys(filter(None, series.values()))
-    readings = store.readings(run_ids, list(requested))
-    index = _indexes(len(names), list(requested), changed)
+    series_read = list(requested)
+    readings = store.readings(run_ids, series_read)
+    index = _indexes(len(names), series_read, changed)
     moved = index[readings.run, readings.series]
     return readings.moved(moved)
 
@@ -191,7 +192,7 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     start = np.cumsum(count) - count
     in_turn = value[np.argsort(cell, kind="stable")]
     first = _at(in_turn, start, count > 0)
-    sums = np.bincount(cell, value, minlength=size)
+    sums: Floats = np.bincount(cell, value, minlength=size).astype(np.float64, copy=False)
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
     bad = np.bincount(bad_cell, minlength=size)

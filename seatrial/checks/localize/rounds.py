@@ -1,0 +1,212 @@
+"""Rounds in which a bad collective runs in disjoint groups of nodes, each by an mpirun of its own,
+beside each other.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.sweep import at_once, sweep_once
+from seatrial.checks.connectivity.stages import roll_call
+from seatrial.checks.contract import CheckContext
+from seatrial.config.run import Run
+from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.rounds import Budget, Group, State, plan, start, update
+from seatrial.model.reason import Reason, join, placed
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.ssh import in_parallel
+
+log = logging.getLogger("seatrial.localize")
+
+LOCALIZE = "localize"
+_LEAST_TIMEOUT_S = 30.0  # of a test
+
+Labelled = tuple[str, Group]
+
+
+def budget_spent(run: Run, rounds: int) -> Reason:
+    """Return the reason that no time was left for more rounds."""
+    budget = f"{run.suite.budget_s:g}"
+    return Reason.of("localize-budget-spent", rounds=rounds, budget_s=budget)
+
+
+class Rounds:
+    """Rounds on `testbed`, which shrinks as nodes die; `suspects` and `problems` are of those."""
+
+    def __init__(
+        self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float
+    ) -> None:
+        testbed = context.testbed
+        self.testbed = testbed
+        self.sweep = sweep
+        self._run = context.run
+        self._section = section
+        self._until = until
+        self._suspects: list[Suspect] = []
+        self._problems: list[Reason] = []
+        self._spent = False
+        self.state: State = start(testbed.names, _gpus(testbed), testbed.groups)
+
+    def run(self) -> None:
+        """Run rounds until it is settled, or one more as long as the last would end after the time
+        limit.
+        """
+        last_s = 0.0
+        while groups := plan(self.state, Budget()):
+            began = time.monotonic()
+            if began + last_s >= self._until:
+                self._spent = True
+                return
+            self._round(groups)
+            last_s = time.monotonic() - began
+            log.info(
+                "round %d, %d groups: %s",
+                self.state.rounds,
+                len(groups),
+                self.state.localization.reason,
+            )
+
+    def _round(self, groups: Sequence[Group]) -> None:
+        """Test the groups beside each other, without those of nodes that died meanwhile."""
+        labelled = self._labelled(groups)
+        node_counts = [len(group.nodes) for group in groups]
+        parallel = at_once(self.testbed, node_counts)
+        outcomes = in_parallel(labelled, self._test, parallel)
+        tests = self._tests_of(labelled, outcomes)
+        gone = set()
+        if len(tests) < len(groups) or any(test.failed for test in tests):
+            gone = self._gone(outcomes)
+        state = _without(self.state, gone)
+        new = [test for test in tests if gone.isdisjoint(test.nodes)]
+        self.state = update(state, new)
+
+    def _labelled(self, groups: Sequence[Group]) -> list[Labelled]:
+        """Name each group by its round and its place in it."""
+        number = self.state.rounds + 1
+        return [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
+
+    def _tests_of(
+        self, labelled: Sequence[Labelled], outcomes: Sequence[SweepOutcome]
+    ) -> list[GroupTest]:
+        """Return the outcomes as tests of their groups, without those that say nothing."""
+        sizes = self.sweep.sizes.sizes()
+        tests = []
+        for (label, group), outcome in zip(labelled, outcomes, strict=True):
+            busbw = _busbw(outcome, sizes)
+            if busbw is not None:
+                test = group.result(self.sweep.label, busbw)
+                tests.append(replace(test, name=label))
+        return tests
+
+    def _test(self, labelled: Labelled) -> SweepOutcome:
+        """Run the sweep in one group, for half of the time that is left at most."""
+        label, group = labelled
+        settings = self._section.model_copy(update={"timeout_s": self._timeout_s()})
+        part = self.testbed.part(group.nodes, label)
+        part = _with_gpus(part, group.gpus, self.state.gpus)
+        return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
+
+    def _timeout_s(self) -> float:
+        left_s = max(0.0, self._until - time.monotonic())
+        half_s = max(_LEAST_TIMEOUT_S, left_s / 2)
+        return min(self._section.timeout_s, half_s)
+
+    def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
+        """Take out nodes that died or flood their output, and blame them; blame those whose ranks
+        broke a test, too.
+        """
+        present = roll_call(self._run, self.testbed)
+        self._suspects += present.suspects
+        self._problems += present.problems
+        flooding: dict[str, Suspect] = {}
+        lost: dict[str, Suspect] = {}
+        for outcome in outcomes:
+            flooding |= {suspect.name: suspect for suspect in outcome.suspects}
+            lost |= {suspect.name: suspect for suspect in outcome.lost}
+        self._blame((flooding | lost).values())
+        before = set(self.testbed.names)
+        self.testbed = present.testbed.without(flooding)
+        return before - set(self.testbed.names)
+
+    def _blame(self, suspects: Iterable[Suspect]) -> None:
+        """Keep the suspects, and name each in the reason."""
+        for suspect in suspects:
+            self._suspects.append(suspect)
+            self._problems.append(placed(suspect.name, suspect.evidence))
+
+    def check(self, fault: Verdict) -> Check:
+        """Return the check: as bad as the collectives where a part is named, else inconclusive."""
+        localization = self.state.localization
+        rounds = self.state.rounds
+        suspects = [*localization.suspects, *self._suspects]
+        suspects.sort(key=lambda suspect: suspect.confidence)
+        surest = {(suspect.kind, suspect.name): suspect for suspect in suspects}
+        verdict = Verdict.INCONCLUSIVE
+        if self._suspects or any(finding.named for finding in localization.findings):
+            verdict = fault
+        reasons = [*self._problems]
+        if self.state.tests:
+            reasons.append(localization.reason)
+        if self._spent:
+            reasons.append(budget_spent(self._run, rounds))
+        return Check(
+            name=LOCALIZE,
+            verdict=verdict,
+            reason=join(reasons) or Reason.of("localize-nothing-measured", rounds=rounds),
+            suspects=tuple(surest.values()),
+        )
+
+
+def _without(state: State, gone: Set[str]) -> State:
+    """Return the state without nodes, and without the tests that they took part in."""
+    nodes = [node for node in state.nodes if node not in gone]
+    tests = [test for test in state.tests if gone.isdisjoint(test.nodes)]
+    return replace(state, nodes=tuple(nodes), tests=tuple(tests))
+
+
+def _gpus(testbed: Testbed) -> tuple[str, ...]:
+    """Return the GPUs that every node has, to be tested by themselves too; none where they cannot
+    be chosen.
+    """
+    if testbed.launcher:
+        return ()
+    numbers = set[int]()
+    for node in testbed.nodes:
+        numbers |= {node.gpus, node.slots}
+    if len(numbers) > 1 or 0 in numbers:
+        return ()
+    return tuple(f"gpu-{number}" for number in range(numbers.pop()))
+
+
+def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
+    """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that
+    ROCm obeys as well.
+    """
+    if len(gpus) == len(every):
+        return part
+    ranks = len(gpus)
+    nodes = tuple(replace(node, slots=ranks, gpus=ranks) for node in part.nodes)
+    visible = ",".join(gpu.removeprefix("gpu-") for gpu in gpus)
+    env = (*part.env, ("CUDA_VISIBLE_DEVICES", visible))
+    return replace(part, nodes=nodes, env=env)
+
+
+def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
+    """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
+    if outcome.verdict is Verdict.CORRUPT:
+        return {}
+    rates = {}
+    for m in outcome.measurements:
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
+            size = int(m.conditions["message_bytes"])
+            rates[size] = m.value
+    if len(rates) == len(sizes):
+        return rates
+    if outcome.verdict is Verdict.FAIL:
+        return {}
+    return None
