@@ -21,14 +21,17 @@ def unsettled(connection: Connection, cluster: str, suite: str) -> list[Incident
         .where(_INCIDENT.settled.is_(False))
         .order_by(_INCIDENT.id)
     )
-    rows = connection.execute(query)
-    return [_incident(row) for row in rows]
+    found = []
+    for row in connection.execute(query):
+        found.append(_incident(row))
+    return found
 
 
 def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
     """Add receipts to the incident of that id, if there is one."""
     which = _INCIDENT.id == key
-    row = connection.execute(select(incidents).where(which)).first()
+    query = select(incidents).where(which)
+    row = connection.execute(query).first()
     if row is None:
         return
     incident = _with_receipts(_incident(row), receipts)
@@ -41,7 +44,8 @@ def _with_receipts(incident: Incident, receipts: Mapping[str, Receipt]) -> Incid
     """Add the receipts, but where another run has delivered more."""
     for sink, receipt in receipts.items():
         known = incident.receipts.get(sink, Receipt())
-        if receipt.reported >= known.reported:
+        is_newest = receipt.reported >= known.reported
+        if is_newest:
             incident = incident.with_receipt(sink, receipt)
     return incident
 
@@ -53,7 +57,8 @@ def write(connection: Connection, incident: Incident) -> Incident:
         of_id = update(incidents).where(_INCIDENT.id == incident.id)
         connection.execute(of_id, record)
         return incident
-    inserted = connection.execute(insert(incidents), record)
+    insertion = insert(incidents)
+    inserted = connection.execute(insertion, record)
     primary_key = inserted.inserted_primary_key or (None,)
     (key,) = primary_key
     return replace(incident, id=key)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.setup import Hardware
 
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
@@ -31,9 +31,10 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     names: dict[str, str | None] = {}
     for node, hardware in current.items():
         was = same.get(node, node)
-        has_other_ids = bool(same) and node in own and node in before
         replaced = False
         if node not in same:
+            # Machines were recognised, and this one was not by ids that it had then and has now
+            has_other_ids = bool(same) and node in own and node in before
             replaced = node in taken or has_other_ids
         if not replaced and was in earlier:
             replaced = hardware.replaces(earlier[was])
@@ -57,14 +58,14 @@ def _distinctive(hardware: Hardware) -> Ids:
     """Return the ids by node that no other node of the run has: containers have those of their host
     or image.
     """
-    count: Counter[str] = Counter()
+    count = Counter[str]()
     for node in hardware.values():
         count.update(node.ids)
     distinctive = {}
     for name, node in hardware.items():
-        ids = [hardware_id for hardware_id in node.ids if count[hardware_id] == 1]
-        if ids:
-            distinctive[name] = frozenset(ids)
+        own = frozenset(hardware_id for hardware_id in node.ids if count[hardware_id] == 1)
+        if own:
+            distinctive[name] = own
     return distinctive
 
 
@@ -74,7 +75,8 @@ def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
     """
     same: dict[str, str] = {}
     taken = set[str]()
-    for _, node, was in sorted(_matches(own, before), key=_closest_first):
+    matches = sorted(_matches(own, before), key=_closest_first)
+    for _, node, was in matches:
         if node not in same and was not in taken:
             same[node] = was
             taken.add(was)
@@ -93,6 +95,7 @@ def _matches(own: Ids, before: Ids) -> Iterator[Match]:
 
 
 def _node_by_id(nodes: Ids) -> dict[str, str]:
+    """Return the node that each id is of."""
     node_by_id: dict[str, str] = {}
     for node, ids in nodes.items():
         node_by_id |= dict.fromkeys(ids, node)
@@ -118,15 +121,18 @@ class Machines:
         """
         by_change: dict[Change, EarlierSeries] = {frozenset(): {}}
         series: list[EarlierSeries] = []
-        for earlier, hardware in zip((None, *then), then, strict=False):
+        before = (None, *then)
+        for earlier, hardware in zip(before, then, strict=False):
             if hardware == earlier:  # as in most runs
                 series.append(series[-1])
                 continue
             was = earlier_names(self.hardware, hardware)
             change = frozenset(was.items())
-            if change not in by_change:
-                by_change[change] = self._renamed(names, was)
-            series.append(by_change[change])
+            renamed = by_change.get(change)
+            if renamed is None:
+                renamed = self._renamed(names, was)
+                by_change[change] = renamed
+            series.append(renamed)
         return series
 
     def _renamed(self, names: Sequence[str], was: EarlierNames) -> EarlierSeries:
@@ -144,18 +150,21 @@ class Machines:
 
 def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     """Return the series of `m` under the earlier names of its nodes."""
-    subject = m.subject
     nodes = []
-    for node in subject.nodes:
+    for node in m.subject.nodes:
         was = earlier.get(node, node)
         if was is None:
             return None
         nodes.append(was)
+    subject = _of_nodes(m.subject, nodes)
+    return replace(m, subject=subject).series()
+
+
+def _of_nodes(subject: Subject, nodes: Sequence[str]) -> Subject:
+    """Return the same part of other nodes."""
     if subject.kind == "link":
         name = "--".join(nodes)
     else:
-        node = subject.nodes[0]
-        part = subject.name.removeprefix(node)
-        name = nodes[0] + part
-    earlier_subject = replace(subject, name=name)
-    return replace(m, subject=earlier_subject).series()
+        node, *_ = subject.nodes
+        name = nodes[0] + subject.name.removeprefix(node)
+    return replace(subject, name=name)

@@ -82,9 +82,11 @@ def past_runs(
     runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
     run_ids = [run.run_id for run in runs]
     readings = _readings(store, run_ids, names, machines or Machines())
+    passed = [run for run in runs if run.passed]
     changed = ""
-    if passed := [run for run in runs if run.passed]:
-        changed = changes(passed[-1].fingerprint, fingerprint)
+    if passed:
+        newest = passed[-1]
+        changed = changes(newest.fingerprint, fingerprint)
     return _dense(runs, readings, len(names), changed)
 
 
@@ -93,7 +95,9 @@ def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> 
     most = _REFERENCE_RUNS + RECENT_RUNS
     newest = store.runs_before(cluster, suite, before, most)
     passed = store.runs_before(cluster, suite, before, most, Verdict.PASS)
-    by_id = {run.run_id: run for run in (*newest, *passed)}
+    by_id = {}
+    for run in (*newest, *passed):
+        by_id[run.run_id] = run
     return chosen_runs(by_id.values())
 
 
@@ -114,6 +118,7 @@ def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
 
 
 def _age(run: RunRow) -> tuple[datetime, str]:
+    """Return the key that sorts runs by their start."""
     return run.started, run.run_id
 
 
@@ -145,7 +150,8 @@ def _but_ranks(m: Measurement) -> tuple[object, ...]:
     """Return what like series share, whatever the number of ranks."""
     conditions = dict(m.conditions)
     conditions.pop("ranks", None)
-    return m.metric, m.unit, m.subject, frozenset(conditions.items())
+    others = frozenset(conditions.items())
+    return m.metric, m.unit, m.subject, others
 
 
 def _readings(
@@ -184,19 +190,20 @@ def _indexes(names: int, requested: Sequence[str], changed: Sequence[EarlierSeri
 
 def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str) -> PastRuns:
     """Gather the readings of each series in each run, a cell of (T, M)."""
-    shape = len(runs), series
+    shape = (len(runs), series)
     size = len(runs) * series
     cell = readings.run * series + readings.series
     value = readings.value
     count = np.bincount(cell, minlength=size)
     start = np.cumsum(count) - count
     in_turn = value[np.argsort(cell, kind="stable")]
-    first = _at(in_turn, start, count > 0)
+    has_any = count > 0
+    first = _at(in_turn, start, has_any)
     sums: Floats = np.bincount(cell, value, minlength=size).astype(np.float64, copy=False)
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
     bad = np.bincount(bad_cell, minlength=size)
-    good = (count > 0) & (bad == 0)
+    good = has_any & (bad == 0)
     return PastRuns(
         runs,
         first=first.reshape(shape),
@@ -256,6 +263,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _short(version: str | None) -> str:
+    """Shorten the version of an image to its name and the beginning of its digest."""
     if version is None:
         return "unknown"
     name, _, digest = version.partition("@sha256:")

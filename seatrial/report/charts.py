@@ -41,7 +41,8 @@ def busbw_title(curves: Sequence[Curve]) -> str:
         highest = max(point.busbw_gb_s for point in curve.points)
         shown = words.number(highest)
         named.append(f"{curve.operation} up to {shown} GB/s")
-    return "busbw over message size: " + ", ".join(named)
+    names = ", ".join(named)
+    return f"busbw over message size: {names}"
 
 
 def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
@@ -96,7 +97,8 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     points = _points(curves)
     _size_axis(axes, points)
     axes.set_ylim(bottom=0)
-    if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
+    # Of several curves, intervals that are open above would hide each other
+    if len(curves) == 1:
         _shade_open_above(axes, points)
     else:
         _draw_legend(axes, len(curves))
@@ -156,6 +158,7 @@ def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _busbw_marks(curves: Sequence[Curve], last: LastValue) -> list[Mark]:
+    """Return one mark for each point of each curve."""
     marks = []
     for curve in curves:
         for point in curve.points:
@@ -259,8 +262,8 @@ def bad_colour(verdict: Verdict | None) -> str:
 
 
 def _size_axis(axes: "Axes", points: Sequence[Point]) -> None:
-    sizes = {point.message_bytes for point in points}
-    ticks = _ticks(sorted(sizes))
+    sizes = sorted({point.message_bytes for point in points})
+    ticks = _ticks(sizes)
     labels = [format_size(size) for size in ticks]
     axes.set_xticks(ticks, labels, minor=False)
     axes.set_xticks([], minor=True)
@@ -297,10 +300,11 @@ def _loss_marks(losses: Sequence[float]) -> list[Mark]:
     """
     stride = -(-len(losses) // _MOST_LOSS_MARKS)
     marks = []
-    for step in range(0, len(losses), stride):
-        loss = losses[step]
+    for place in range(0, len(losses), stride):
+        step = place + 1
+        loss = losses[place]
         if math.isfinite(loss):
             shown = words.number(loss)
-            lines = (f"step {step + 1}", f"loss {shown}")
-            marks.append(Mark(step + 1, loss, lines))
+            lines = (f"step {step}", f"loss {shown}")
+            marks.append(Mark(step, loss, lines))
     return marks

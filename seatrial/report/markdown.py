@@ -30,24 +30,15 @@ def summary(result: RunResult) -> str:
         )
         for check in result.checks
     ]
-    notes = []
-    for note in result.notes[:MAX_ROWS]:
-        in_one_line = " ".join(note.split())
-        notes.append(f"- {escape(in_one_line)}")
-    notes += _more(len(result.notes), "notes")
     parts = [
         f"## {words.GLYPHS[result.verdict]} {escape(result.cluster)}",
         "\n\n".join((f"**{verdict}**", *others)),
         _facts(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), checks),
-        "\n".join(notes),
+        _notes(result),
         _bad(result),
-        " · ".join(
-            f"{escape(name)} `{code(version)}`"
-            for name, version in result.fingerprint.items()
-            if version
-        ),
+        _software(result),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -57,7 +48,9 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
     the last good run.
     """
     last = context.past.last_good
-    title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
+    title = "Headline numbers"
+    if last:
+        title += f", last good run {code(last.run_id)}"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
     numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
     rows = []
@@ -107,6 +100,23 @@ def _facts(result: RunResult) -> str:
     started = words.moment(result.started)
     run_id = code(result.run_id)
     return f"suite {suite} · {nodes} · {started} · {took} · run `{run_id}`"
+
+
+def _notes(result: RunResult) -> str:
+    notes = []
+    for note in result.notes[:MAX_ROWS]:
+        in_one_line = " ".join(note.split())
+        notes.append(f"- {escape(in_one_line)}")
+    notes += _more(len(result.notes), "notes")
+    return "\n".join(notes)
+
+
+def _software(result: RunResult) -> str:
+    versions = []
+    for name, version in result.fingerprint.items():
+        if version:
+            versions.append(f"{escape(name)} `{code(version)}`")
+    return " · ".join(versions)
 
 
 def _suspects(result: RunResult) -> str:

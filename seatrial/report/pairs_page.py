@@ -32,9 +32,12 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     a legend.
     """
     name = encoding.lower().replace("-", "")
-    marks = _BLOCKS if name in ("utf8", "utf16") else _PLAIN
+    marks = _PLAIN
+    if name in ("utf8", "utf16"):
+        marks = _BLOCKS
     lines = [_legend(matrix, marks)]
-    width = min(_NAME, max(map(len, matrix.nodes)))
+    longest = max(map(len, matrix.nodes))
+    width = min(_NAME, longest)
     for place in range(len(matrix.nodes)):
         if place in matrix.starts:
             lines.append("")
@@ -59,8 +62,12 @@ def _line(matrix: PairMatrix, place: int, marks: Marks, width: int) -> str:
     pointer = ">" if node in matrix.blamed else " "
     line = f"{pointer} {node[:width]:<{width}}"
     for column, cell in enumerate(matrix.lines[place]):
-        line += "  " if column in matrix.starts else " "
-        line += marks[cell.verdict] if cell.verdict else " "
+        mark = " "
+        if cell.verdict:
+            mark = marks[cell.verdict]
+        if column in matrix.starts:
+            line += " "
+        line += f" {mark}"
     return line.rstrip()
 
 
@@ -82,6 +89,7 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
 
 def _panel(matrix: PairMatrix) -> str:
+    """Render the table of one operation."""
     columns = ""
     rows = ""
     for place in range(len(matrix.nodes)):
@@ -90,36 +98,46 @@ def _panel(matrix: PairMatrix) -> str:
     more = ""
     if matrix.left_out:
         more = f"<p>{matrix.left_out} more nodes are not shown.</p>\n"
-    title = escape(matrix.operation or "pairs")
+    operation = matrix.operation or "pairs"
+    title = escape(operation)
     table = f"<table>\n<tr><th></th>{columns}</tr>\n{rows}</table>"
     return f"<h2>{title}</h2>\n{table}\n{more}"
 
 
 def _heading(matrix: PairMatrix, place: int, kind: str) -> str:
+    """Render the name of a node as the heading of a column, or of a row where `kind` is empty."""
     node = matrix.nodes[place]
-    classes = [kind] if kind else []
+    classes = []
+    if kind:
+        classes.append(kind)
     if node in matrix.blamed:
         classes.append("blamed")
     if kind and place in matrix.starts:
         classes.append("start")
-    return f'<th class="{" ".join(classes)}">{escape(node)}</th>'
+    names = " ".join(classes)
+    return f'<th class="{names}">{escape(node)}</th>'
 
 
 def _row(matrix: PairMatrix, place: int) -> str:
+    """Render a node and its pairs."""
     cells = ""
     for column, cell in enumerate(matrix.lines[place]):
-        cells += _data(cell, column in matrix.starts)
-    start = ' class="start"' if place in matrix.starts else ""
+        starts_side = column in matrix.starts
+        cells += _data(cell, starts_side)
+    start = ""
+    if place in matrix.starts:
+        start = ' class="start"'
     heading = _heading(matrix, place, "")
     return f"<tr{start}>{heading}{cells}</tr>\n"
 
 
-def _data(cell: PairCell, start: bool) -> str:
+def _data(cell: PairCell, starts_side: bool) -> str:
     classes = []
     if cell.verdict:
         classes.append(cell.verdict.value)
-    if start:
+    if starts_side:
         classes.append("start")
+    names = " ".join(classes)
     tooltip = escape(cell.tooltip)
     text = escape(cell.text.removesuffix(" %"))
-    return f'<td class="{" ".join(classes)}" title="{tooltip}">{text}</td>'
+    return f'<td class="{names}" title="{tooltip}">{text}</td>'

@@ -57,8 +57,9 @@ class _Grid(Table):
                 line.pop()
             if line:
                 *others, last = line
+                text = last.text.rstrip()
                 yield from others
-                yield Segment(last.text.rstrip(), last.style)
+                yield Segment(text, last.style)
             yield Segment.line()
 
 
@@ -86,7 +87,9 @@ def verdict_cell(verdict: Verdict, lacks_baseline: bool) -> Text:
     """Return a verdict in its colour; a pass of which something was compared with nothing in
     grey.
     """
-    colour = "bright_black" if lacks_baseline else STYLES[verdict]
+    colour = STYLES[verdict]
+    if lacks_baseline:
+        colour = "bright_black"
     return Text(verdict.value, colour)
 
 
@@ -164,7 +167,9 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
             words.interval(expected, "GB/s"),
         ]
         if has_shares:
-            shown = "" if of_links is None else words.fraction(of_links)
+            shown = ""
+            if of_links is not None:
+                shown = words.fraction(of_links)
             row.insert(2, shown)
         rows.append(row)
     if has_shares:
@@ -173,6 +178,7 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
 
 
 def _curve(curve: Curve, encoding: str) -> str:
+    """Draw a curve between its smallest and its largest message, where `encoding` has bars."""
     first = format_size(curve.points[0].message_bytes)
     last = format_size(curve.points[-1].message_bytes)
     rates = [point.busbw_gb_s for point in curve.points]
@@ -201,8 +207,9 @@ def _suspects(
     headings = ("suspect", "confidence", "evidence")
     rows: list[Cells] = []
     for suspect in suspects[:MAX_SUSPECTS]:
-        shown = Text(words.plain(words.suspect_name(suspect, nodes), encoding), "bold")
-        rows.append((shown, words.fraction(suspect.confidence), suspect.evidence.sentence))
+        name = words.plain(words.suspect_name(suspect, nodes), encoding)
+        confidence = words.fraction(suspect.confidence)
+        rows.append((Text(name, "bold"), confidence, suspect.evidence.sentence))
     more = len(suspects) - MAX_SUSPECTS
     if more > 0:
         note = Text(f"and {more:,} more", "dim")
@@ -223,13 +230,11 @@ def show_difference(difference: "Difference") -> None:
         described = f"{run.run_id} of {run.cluster}, {run.suite}, {started}"
         print_line(console, f"{name}: {described}: {verdict}")
     if before.cluster != after.cluster:
-        print_line(
-            console,
-            (
-                f"two clusters, {before.cluster} and {after.cluster}: what is of a whole cluster is "
-                "held against the other's"
-            ),
+        note = (
+            f"two clusters, {before.cluster} and {after.cluster}: what is of a whole cluster is "
+            "held against the other's"
         )
+        print_line(console, note)
     sides = ("", "before", "after")
     _show(console, "verdicts", sides, map(_sides, difference.verdicts))
     _show(console, "software and shape", sides, map(_sides, difference.software))
@@ -270,7 +275,12 @@ def _cells(row: Any) -> tuple[str | Text, ...]:
 
 
 def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Cells]) -> None:
-    folded = columns if len(columns) == 3 else columns[:1]
+    """Print a table below its title; of three columns all may take several lines, else the first
+    alone.
+    """
+    folded = columns
+    if len(columns) != 3:
+        folded = columns[:1]
     grid = table(columns, rows, console.encoding, folded)
     console.print()
     if not grid.row_count:

@@ -13,6 +13,9 @@ from seatrial.text import words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_WIDTH_IN = 4.6
+_HEIGHT_IN = 1.9
+
 
 def band_chart(name: str, band: Band) -> str:
     """Draw a number over a campaign: the median of all parts, shaded from the lowest to the
@@ -32,13 +35,14 @@ def trend_chart(name: str, headline: Headline) -> str:
     first = words.number(trend[0].value)
     last = words.number(trend[-1].value)
     values = f"{first} to {last} {unit}".strip()
-    title = f"{headline.name} over {len(trend)} runs: {values}"
+    runs = len(trend)
+    title = f"{headline.name} over {runs} runs: {values}"
     return _small_svg(name, title, lambda axes: _draw_trend(axes, headline, unit))
 
 
 def _small_svg(name: str, title: str, draw: Draw) -> str:
     """Render a chart that stands beside others."""
-    return inline_svg(name, title, draw, width_in=4.6, height_in=1.9)
+    return inline_svg(name, title, draw, width_in=_WIDTH_IN, height_in=_HEIGHT_IN)
 
 
 def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
@@ -48,14 +52,18 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     axes.plot(band.hours, band.middle, color=FIRST, linewidth=1.4)
     axes.margins(x=0.01)
     _widen_value_axis(axes)
+    return _band_marks(band)
+
+
+def _band_marks(band: Band) -> list[Mark]:
+    """Return one mark for each hour, at the median."""
     marks = []
     rows = zip(band.hours, band.low, band.middle, band.high, strict=True)
     for hour, low, middle, high in rows:
-        lines = (
-            f"hour {hour:.2f}",
-            f"median {words.number(middle)}",
-            f"{words.number(low)} to {words.number(high)}",
-        )
+        median = words.number(middle)
+        lowest = words.number(low)
+        highest = words.number(high)
+        lines = (f"hour {hour:.2f}", f"median {median}", f"{lowest} to {highest}")
         marks.append(Mark(hour, middle, lines))
     return marks
 
@@ -80,7 +88,7 @@ def _draw_trend(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
             axes.axvline(run, color=INK, linewidth=0.8, linestyle=":")
     _time_axis(axes, trend)
     _widen_value_axis(axes)
-    return _marks(trend, unit)
+    return _trend_marks(trend, unit)
 
 
 def _draw_expected(axes: "Axes", headline: Headline) -> None:
@@ -106,31 +114,38 @@ def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
             if then.verdict is verdict:
                 runs.append(run)
                 values.append(then.value)
-        colour = bad_colour(verdict)
-        sign = "x"
-        if verdict in (None, Verdict.PASS):
-            colour = FIRST
-            sign = "o"
+        sign, colour = _sign_of(verdict)
         axes.plot(
             runs, values, sign, color=colour, markersize=3.2, markeredgewidth=1.4, clip_on=False
         )
 
 
+def _sign_of(verdict: Verdict | None) -> tuple[str, str]:
+    """Return the sign of a run, and its colour."""
+    if verdict in (None, Verdict.PASS):
+        return "o", FIRST
+    return "x", bad_colour(verdict)
+
+
 def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     """Label runs by their time, their day, or both, whatever tells them apart."""
+    runs = len(trend)
     days = {then.started.date() for then in trend}
     most_ticks = 5
     if len(days) == 1:
         shown = "%H:%M"
-    elif len(days) == len(trend):
+    elif len(days) == runs:
         shown = "%-d %b"
     else:
         shown = "%-d %b %H:%M"
         most_ticks = 3
-    stride = -(-len(trend) // most_ticks)
-    last = len(trend) - 1
+    stride = -(-runs // most_ticks)
+    last = runs - 1
     ticks = range(last, -1, -stride)[::-1]  # the last run always has its tick
-    labels = [f"{trend[run].started:{shown}}" for run in ticks]
+    labels = []
+    for run in ticks:
+        started = trend[run].started
+        labels.append(f"{started:{shown}}")
     axes.set_xticks(ticks, labels)
     axes.set_xlim(-0.7, last + 0.7)
 
@@ -149,7 +164,8 @@ def _widen_value_axis(axes: "Axes") -> None:
         axes.set_ylim(bottom=0)
 
 
-def _marks(trend: Sequence[HeadlinePoint], unit: str) -> list[Mark]:
+def _trend_marks(trend: Sequence[HeadlinePoint], unit: str) -> list[Mark]:
+    """Return one mark for each run."""
     marks = []
     for run, then in enumerate(trend):
         lines = _mark_lines(then, unit)

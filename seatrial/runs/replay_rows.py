@@ -118,8 +118,7 @@ def tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
     """
     import pandas as pd
 
-    results = [name for name in _RESULTS if name in rows.columns]
-    frame = rows.drop(columns=results).copy()
+    frame = rows.drop(columns=list(_RESULTS), errors="ignore").copy()
     for name in (*OPTIONAL, *NEEDED):
         if name not in frame.columns:
             frame[name] = ""

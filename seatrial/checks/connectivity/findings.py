@@ -59,7 +59,9 @@ class Findings:
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         suspects = (*self.suspects, *impaired)
         doubts = self._all_doubts()
-        bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
+        bad = list(self.problems)
+        for suspect in impaired:
+            bad.append(placed(suspect.name, suspect.evidence))
         shown = bad[:3]
         also = _others(suspects, shown)
         verdict = Verdict.PASS

@@ -15,6 +15,7 @@ from seatrial.checks.contract import CheckContext
 from seatrial.config.run import Run
 from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -79,7 +80,8 @@ class Rounds:
         outcomes = in_parallel(labelled, self._test, parallel)
         tests = self._tests_of(labelled, outcomes)
         gone = set()
-        if len(tests) < len(groups) or any(test.failed for test in tests):
+        has_failed = any(test.failed for test in tests)
+        if has_failed or len(tests) < len(groups):
             gone = self._gone(outcomes)
         state = _without(self.state, gone)
         new = [test for test in tests if gone.isdisjoint(test.nodes)]
@@ -88,7 +90,11 @@ class Rounds:
     def _labelled(self, groups: Sequence[Group]) -> list[Labelled]:
         """Name each group by its round and its place in it."""
         number = self.state.rounds + 1
-        return [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
+        labelled = []
+        for n, group in enumerate(groups, 1):
+            label = f"{LOCALIZE}-{number}-{n}"
+            labelled.append((label, group))
+        return labelled
 
     def _tests_of(
         self, labelled: Sequence[Labelled], outcomes: Sequence[SweepOutcome]
@@ -112,6 +118,7 @@ class Rounds:
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _timeout_s(self) -> float:
+        """Return half of the time that is left, as far as the suite allows it."""
         left_s = max(0.0, self._until - time.monotonic())
         half_s = max(_LEAST_TIMEOUT_S, left_s / 2)
         return min(self._section.timeout_s, half_s)
@@ -126,8 +133,10 @@ class Rounds:
         flooding: dict[str, Suspect] = {}
         lost: dict[str, Suspect] = {}
         for outcome in outcomes:
-            flooding |= {suspect.name: suspect for suspect in outcome.suspects}
-            lost |= {suspect.name: suspect for suspect in outcome.lost}
+            for suspect in outcome.suspects:
+                flooding[suspect.name] = suspect
+            for suspect in outcome.lost:
+                lost[suspect.name] = suspect
         self._blame((flooding | lost).values())
         before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
@@ -142,31 +151,36 @@ class Rounds:
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
-        rounds = self.state.rounds
-        suspects = [*localization.suspects, *self._suspects]
-        suspects.sort(key=lambda suspect: suspect.confidence)
-        surest = {(suspect.kind, suspect.name): suspect for suspect in suspects}
         verdict = Verdict.INCONCLUSIVE
         if self._suspects or any(finding.named for finding in localization.findings):
             verdict = fault
-        reasons = [*self._problems]
-        if self.state.tests:
-            reasons.append(localization.reason)
+        suspects = _surest([*localization.suspects, *self._suspects])
+        return Check(name=LOCALIZE, verdict=verdict, reason=self._reason(), suspects=suspects)
+
+    def _reason(self) -> Reason:
+        """Return what went wrong, what was found, and whether more was not in time."""
+        state = self.state
+        reasons = list(self._problems)
+        if state.tests:
+            reasons.append(state.localization.reason)
         if self._spent:
-            reasons.append(budget_spent(self._run, rounds))
-        return Check(
-            name=LOCALIZE,
-            verdict=verdict,
-            reason=join(reasons) or Reason.of("localize-nothing-measured", rounds=rounds),
-            suspects=tuple(surest.values()),
-        )
+            reasons.append(budget_spent(self._run, state.rounds))
+        return join(reasons) or Reason.of("localize-nothing-measured", rounds=state.rounds)
+
+
+def _surest(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
+    """Return each suspect once, as sure as it is at most."""
+    surest = {}
+    for suspect in sorted(suspects, key=lambda suspect: suspect.confidence):
+        surest[suspect.kind, suspect.name] = suspect
+    return tuple(surest.values())
 
 
 def _without(state: State, gone: Set[str]) -> State:
     """Return the state without nodes, and without the tests that they took part in."""
-    nodes = [node for node in state.nodes if node not in gone]
-    tests = [test for test in state.tests if gone.isdisjoint(test.nodes)]
-    return replace(state, nodes=tuple(nodes), tests=tuple(tests))
+    nodes = tuple(node for node in state.nodes if node not in gone)
+    tests = tuple(test for test in state.tests if gone.isdisjoint(test.nodes))
+    return replace(state, nodes=nodes, tests=tests)
 
 
 def _gpus(testbed: Testbed) -> tuple[str, ...]:
@@ -200,13 +214,19 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     if outcome.verdict is Verdict.CORRUPT:
         return {}
-    rates = {}
-    for m in outcome.measurements:
-        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
-            size = int(m.conditions["message_bytes"])
-            rates[size] = m.value
+    rates = _out_of_place(outcome.measurements)
     if len(rates) == len(sizes):
         return rates
     if outcome.verdict is Verdict.FAIL:
         return {}
     return None
+
+
+def _out_of_place(measurements: Iterable[Measurement]) -> dict[int, float]:
+    """Return the busbw of each size, by message bytes."""
+    rates = {}
+    for m in measurements:
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
+            size = int(m.conditions["message_bytes"])
+            rates[size] = m.value
+    return rates

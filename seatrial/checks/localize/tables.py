@@ -20,6 +20,7 @@ TableRow = Mapping[str, Any]
 _COLUMNS = ("node_a", "node_b", "gb_s")
 _FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
+_BEFORE = "\ufeff \t\r\n"  # what may stand before the table
 _MOST_ROWS = 1_000_000
 _LONGEST = 253
 _HIGHEST_GB_S = 1e6
@@ -27,8 +28,9 @@ _HIGHEST_GB_S = 1e6
 
 def looks_like_pairs(head: str) -> bool:
     """Return whether a file begins as a table of pairs does."""
-    start = head.lstrip("\ufeff \t\r\n")
-    first = start.partition("\n")[0].lower()
+    start = head.lstrip(_BEFORE)
+    line, _, _ = start.partition("\n")
+    first = line.lower()
     is_csv = "node_a" in first and "," in first
     is_json = start[:1] in "[{" and '"node_a"' in head
     return is_csv or is_json
@@ -45,17 +47,17 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
         if number > _MOST_ROWS:
             raise InputError(f"{printable(name)}: more than {_MOST_ROWS:,} rows")
         test = _test(f"{name}#{number}", row)
-        before = tests[-1] if tests else None
-        if before and _continues(before, test):
-            tests[-1] = replace(before, busbw_gb_s={**before.busbw_gb_s, **test.busbw_gb_s})
-        else:
-            tests.append(test)
+        if tests and _continues(tests[-1], test):
+            before = tests.pop()
+            rates = {**before.busbw_gb_s, **test.busbw_gb_s}
+            test = replace(before, busbw_gb_s=rates)
+        tests.append(test)
     return tests
 
 
 def _rows(name: str, text: str) -> Iterator[TableRow]:
     """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
-    text = text.lstrip("\ufeff \t\r\n")
+    text = text.lstrip(_BEFORE)
     if text[:1] in "[{":
         yield from _rows_of_json(name, text)
         return
@@ -75,7 +77,9 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{printable(name)}: is no JSON: {error}") from error
-    rows = document.get("pairs") if isinstance(document, dict) else document
+    rows = document
+    if isinstance(document, dict):
+        rows = document.get("pairs")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
             f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '
@@ -108,7 +112,9 @@ def _test(name: str, row: TableRow) -> GroupTest:
         raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(first)}")
     size = _size(name, row)
     rate = _rate(name, row)
-    rates = {size: rate} if rate else {}
+    rates = {}
+    if rate:
+        rates[size] = rate
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
     operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
     return GroupTest(
@@ -131,7 +137,9 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
-    text = str(row["gb_s"]).strip() if row.get("gb_s") is not None else ""
+    text = ""
+    if row.get("gb_s") is not None:
+        text = str(row["gb_s"]).strip()
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -151,9 +159,11 @@ def _size(name: str, row: TableRow) -> int:
     text = str(row.get("size") or "").strip()
     if not text:
         return 1
-    is_number = text.isdigit() and len(text) < 20
+    size: int | str = text
+    if text.isdigit() and len(text) < 20:
+        size = int(text)
     try:
-        return parse_size(int(text) if is_number else text)
+        return parse_size(size)
     except ValueError as error:
         raise InputError(f"{printable(name)}: size: {error}") from error
 

@@ -150,7 +150,9 @@ class _Trial:
         self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
-        self.rails = [self._rail(device, place) for place, device in enumerate(devices)]
+        self.rails = []
+        for place, device in enumerate(devices):
+            self.rails.append(self._rail(device, place))
 
     def _options(self) -> frozenset[str]:
         """Return the options that perftest has on all nodes.
@@ -158,7 +160,9 @@ class _Trial:
         Raises MissingError if it is not on each.
         """
         section = self.section
-        prefix = f"{section.folder}/" if section.folder else ""
+        prefix = ""
+        if section.folder:
+            prefix = f"{section.folder}/"
         request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
@@ -187,7 +191,9 @@ class _Trial:
                     remedy=_REMEDY,
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
-        return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
+        if not texts:
+            return frozenset()
+        return frozenset.intersection(*map(options_in, texts))
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
         """Return the devices of most nodes, and what nodes lack of them.
@@ -244,13 +250,13 @@ class _Trial:
             for test in tests_of_pair(self.section, self.rails):
                 tested = partial(self._tested, test, probes)
                 results = in_parallel(left, tested, max(1, len(left)))
-                working = []
-                for pair, result in zip(left, results, strict=True):
+                of_pairs = list(zip(left, results, strict=True))
+                left = []
+                for pair, result in of_pairs:
                     outcome.add(result)
                     _log(test, pair, result)
                     if not result.problems:
-                        working.append(pair)
-                left = working
+                        left.append(pair)
         return outcome
 
     def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
@@ -269,7 +275,8 @@ class _Trial:
         answer_s = limit_s + _SPARE_S
         try:
             serves = at_server.send(serving)
-            if not at_server.answer(serves, Listening, answer_s).listening:
+            answer = at_server.answer(serves, Listening, answer_s)
+            if not answer.listening:
                 ended = at_server.answer(serves, AllEnded, _SPARE_S).ended
                 device, message = self._first_failure(test, ended)
                 return _failed(pair, device, message)
@@ -281,8 +288,8 @@ class _Trial:
         if not len(ended) == len(served) == len(test.rails):
             return _failed(pair, first_device, "another number of programs ended")
         outcome = _Outcome()
-        for rail, of_client, of_server in zip(test.rails, ended, served, strict=True):
-            outcome.add(self._read(test, rail, pair, (of_client, of_server)))
+        for rail, *of_rail in zip(test.rails, ended, served, strict=True):
+            outcome.add(self._read(test, rail, pair, of_rail))
         return outcome
 
     def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
@@ -296,14 +303,15 @@ class _Trial:
     def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
         """Return the command lines of both ends by node, one for each rail."""
         address = self._nodes[server].address
-        commands = {}
+        commands: dict[str, list[list[str]]] = {}
         for name, to in ((server, ""), (client, address)):
-            commands[name] = [
-                command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
-            ]
+            commands[name] = []
+            for rail in test.rails:
+                command = command_line(self.section, test, rail, name, self.known, to)
+                commands[name].append(command)
         return commands
 
-    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Outcome:
+    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> _Outcome:
         """Return the numbers of one rail, with the rail and the direction as conditions; and what
         went wrong there.
         """
@@ -352,7 +360,9 @@ def _of_node(name: str, evidence: Reason) -> Problem:
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
     """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
+    code = "rdma-failed"
+    if verdict is Verdict.CORRUPT:
+        code = "rdma-wrong"
     evidence = Reason.of(code, device=device, what=problem)
     suspect = Suspect("link", link_name(*pair), 0.7, evidence)
     return _Outcome(problems=[Problem.of(verdict, suspect)])
