@@ -21,10 +21,8 @@ def unsettled(connection: Connection, cluster: str, suite: str) -> list[Incident
         .where(_INCIDENT.settled.is_(False))
         .order_by(_INCIDENT.id)
     )
-    found = []
-    for row in connection.execute(query):
-        found.append(_incident(row))
-    return found
+    rows = connection.execute(query)
+    return [_incident(row) for row in rows]
 
 
 def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:

@@ -89,7 +89,8 @@ def _matches(own: Ids, before: Ids) -> Iterator[Match]:
     for node, ids in own.items():
         shared = Counter(was_in[i] for i in ids if i in was_in)
         for was, count in shared.items():
-            most = max(len(ids), len(before[was]))
+            earlier_ids = before[was]
+            most = max(len(ids), len(earlier_ids))
             if 2 * count >= most:
                 yield count, node, was
 
@@ -121,18 +122,17 @@ class Machines:
         """
         by_change: dict[Change, EarlierSeries] = {frozenset(): {}}
         series: list[EarlierSeries] = []
-        before = (None, *then)
-        for earlier, hardware in zip(before, then, strict=False):
+        earlier = None
+        for hardware in then:
             if hardware == earlier:  # as in most runs
                 series.append(series[-1])
                 continue
+            earlier = hardware
             was = earlier_names(self.hardware, hardware)
             change = frozenset(was.items())
-            renamed = by_change.get(change)
-            if renamed is None:
-                renamed = self._renamed(names, was)
-                by_change[change] = renamed
-            series.append(renamed)
+            if change not in by_change:
+                by_change[change] = self._renamed(names, was)
+            series.append(by_change[change])
         return series
 
     def _renamed(self, names: Sequence[str], was: EarlierNames) -> EarlierSeries:
@@ -163,8 +163,7 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
 def _of_nodes(subject: Subject, nodes: Sequence[str]) -> Subject:
     """Return the same part of other nodes."""
     if subject.kind == "link":
-        name = "--".join(nodes)
-    else:
-        node, *_ = subject.nodes
-        name = nodes[0] + subject.name.removeprefix(node)
-    return replace(subject, name=name)
+        return replace(subject, name="--".join(nodes))
+    node, *_ = subject.nodes
+    part = subject.name.removeprefix(node)
+    return replace(subject, name=nodes[0] + part)

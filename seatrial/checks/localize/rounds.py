@@ -51,7 +51,8 @@ class Rounds:
         self._suspects: list[Suspect] = []
         self._problems: list[Reason] = []
         self._spent = False
-        self.state: State = start(testbed.names, _gpus(testbed), testbed.groups)
+        gpus = _gpus(testbed)
+        self.state: State = start(testbed.names, gpus, testbed.groups)
 
     def run(self) -> None:
         """Run rounds until it is settled, or one more as long as the last would end after the time
@@ -84,7 +85,7 @@ class Rounds:
         if has_failed or len(tests) < len(groups):
             gone = self._gone(outcomes)
         state = _without(self.state, gone)
-        new = [test for test in tests if gone.isdisjoint(test.nodes)]
+        new = _without_nodes(tests, gone)
         self.state = update(state, new)
 
     def _labelled(self, groups: Sequence[Group]) -> list[Labelled]:
@@ -112,9 +113,10 @@ class Rounds:
     def _test(self, labelled: Labelled) -> SweepOutcome:
         """Run the sweep in one group, for half of the time that is left at most."""
         label, group = labelled
-        settings = self._section.model_copy(update={"timeout_s": self._timeout_s()})
-        part = self.testbed.part(group.nodes, label)
-        part = _with_gpus(part, group.gpus, self.state.gpus)
+        timeout = {"timeout_s": self._timeout_s()}
+        settings = self._section.model_copy(update=timeout)
+        nodes = self.testbed.part(group.nodes, label)
+        part = _with_gpus(nodes, group.gpus, self.state.gpus)
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _timeout_s(self) -> float:
@@ -137,10 +139,12 @@ class Rounds:
                 flooding[suspect.name] = suspect
             for suspect in outcome.lost:
                 lost[suspect.name] = suspect
-        self._blame((flooding | lost).values())
+        broken = flooding | lost
+        self._blame(broken.values())
         before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
-        return before - set(self.testbed.names)
+        after = set(self.testbed.names)
+        return before - after
 
     def _blame(self, suspects: Iterable[Suspect]) -> None:
         """Keep the suspects, and name each in the reason."""
@@ -152,20 +156,24 @@ class Rounds:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
         verdict = Verdict.INCONCLUSIVE
-        if self._suspects or any(finding.named for finding in localization.findings):
+        is_found = any(finding.named for finding in localization.findings)
+        if self._suspects or is_found:
             verdict = fault
-        suspects = _surest([*localization.suspects, *self._suspects])
+        every = [*localization.suspects, *self._suspects]
+        suspects = _surest(every)
         return Check(name=LOCALIZE, verdict=verdict, reason=self._reason(), suspects=suspects)
 
     def _reason(self) -> Reason:
         """Return what went wrong, what was found, and whether more was not in time."""
-        state = self.state
+        rounds = self.state.rounds
         reasons = list(self._problems)
-        if state.tests:
-            reasons.append(state.localization.reason)
+        if self.state.tests:
+            reasons.append(self.state.localization.reason)
         if self._spent:
-            reasons.append(budget_spent(self._run, state.rounds))
-        return join(reasons) or Reason.of("localize-nothing-measured", rounds=state.rounds)
+            reasons.append(budget_spent(self._run, rounds))
+        if reason := join(reasons):
+            return reason
+        return Reason.of("localize-nothing-measured", rounds=rounds)
 
 
 def _surest(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
@@ -178,9 +186,13 @@ def _surest(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
 
 def _without(state: State, gone: Set[str]) -> State:
     """Return the state without nodes, and without the tests that they took part in."""
-    nodes = tuple(node for node in state.nodes if node not in gone)
-    tests = tuple(test for test in state.tests if gone.isdisjoint(test.nodes))
-    return replace(state, nodes=nodes, tests=tests)
+    nodes = [node for node in state.nodes if node not in gone]
+    tests = _without_nodes(state.tests, gone)
+    return replace(state, nodes=tuple(nodes), tests=tuple(tests))
+
+
+def _without_nodes(tests: Iterable[GroupTest], gone: Set[str]) -> list[GroupTest]:
+    return [test for test in tests if gone.isdisjoint(test.nodes)]
 
 
 def _gpus(testbed: Testbed) -> tuple[str, ...]:
@@ -194,7 +206,8 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
         numbers |= {node.gpus, node.slots}
     if len(numbers) > 1 or 0 in numbers:
         return ()
-    return tuple(f"gpu-{number}" for number in range(numbers.pop()))
+    count = numbers.pop()
+    return tuple(f"gpu-{number}" for number in range(count))
 
 
 def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
@@ -204,10 +217,13 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
     if len(gpus) == len(every):
         return part
     ranks = len(gpus)
-    nodes = tuple(replace(node, slots=ranks, gpus=ranks) for node in part.nodes)
-    visible = ",".join(gpu.removeprefix("gpu-") for gpu in gpus)
-    env = (*part.env, ("CUDA_VISIBLE_DEVICES", visible))
-    return replace(part, nodes=nodes, env=env)
+    nodes = []
+    for node in part.nodes:
+        nodes.append(replace(node, slots=ranks, gpus=ranks))
+    numbers = [gpu.removeprefix("gpu-") for gpu in gpus]
+    visible = ("CUDA_VISIBLE_DEVICES", ",".join(numbers))
+    env = (*part.env, visible)
+    return replace(part, nodes=tuple(nodes), env=env)
 
 
 def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
