@@ -20,6 +20,9 @@ LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs
 MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
+# Standard deviations by the median distance, from which on a reading is rejected (Hampel, "The
+# breakdown points of the mean combined with some rejection rules", 1985): no noise reaches so far
+GROSS = 10.0
 STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
 PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/error-rates.md
 _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
@@ -73,14 +76,18 @@ def hodges_lehmann(readings: Floats) -> Floats:
     with itself too.
 
     Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer
-    tails (Hodges and Lehmann, "Estimates of location based on rank tests", 1963).
+    tails (Hodges and Lehmann, "Estimates of location based on rank tests", 1963). It breaks down
+    where three values in ten stray, as two of six do; so gross errors are rejected first.
     """
-    values = readings
-    if len(readings) != 3:  # one stray of three is more than the means of pairs bear
-        one, other = np.triu_indices(len(readings))
-        values = (readings[one] + readings[other]) / 2
-    location: Floats = np.median(values, axis=0)
-    return location
+    if len(readings) <= AGREEING:  # one stray of three is more than the means of pairs bear
+        return np.asarray(np.median(readings, axis=0))
+    distance = np.abs(readings - np.median(readings, axis=0))
+    usual = np.median(distance, axis=0)
+    is_gross = (usual > 0) & (distance > GROSS * MAD * usual)
+    kept = np.where(is_gross, np.nan, readings)
+    one, other = np.triu_indices(len(kept))
+    means = (kept[one] + kept[other]) / 2
+    return median_of(means)
 
 
 def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
@@ -109,7 +116,7 @@ def median(values: Floats) -> float:
 
 def typical(distances: Floats) -> float:
     """Return the standard deviation of distances, winsorized at three by their median (one step of
-    Huber's proposal 2).
+    Huber's proposal 2), without gross errors.
 
     If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
@@ -117,6 +124,8 @@ def typical(distances: Floats) -> float:
         return 0.0
     scale = MAD * median(distances)
     if scale:
+        distances = distances[distances < GROSS * scale]
+        scale = MAD * median(distances)
         winsorized = np.minimum(distances, 3 * scale)
         mean_square = np.mean(winsorized**2)
         return math.sqrt(mean_square)

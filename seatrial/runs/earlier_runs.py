@@ -10,7 +10,7 @@ from seatrial.detection.noise import AGREEING
 from seatrial.detection.readings import Ints, Past
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
-from seatrial.judge.findings import JudgedSeries
+from seatrial.judge.judged_series import JudgedSeries
 from seatrial.judge.series import carried
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
