@@ -22,6 +22,7 @@ from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _SWEEPS = 6
 _LEAST_LEAF = 3  # nodes
+_LEAST_SHARE = 0.16  # of the nodes with the address
 _LEAST_SOCKETS = 2  # nodes
 _EXPECTED = 0.3  # in a fleet with a fault
 
@@ -42,7 +43,10 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
             continue
         # Without them in a test
         varied = np.bincount(nodes, minlength=count) < [times[name] for name in names]
-        least = _LEAST_SOCKETS if len(addresses) > 1 else _LEAST_LEAF
+        # Of many nodes, a few are likelier to have a fault each
+        least = max(_LEAST_LEAF, int(_LEAST_SHARE * count))
+        if len(addresses) > 1:
+            least = _LEAST_SOCKETS
         tried = set[tuple[str, ...]]()
         for ratio in ratios:
             members = _members(ratio, tests, nodes, count, least)
