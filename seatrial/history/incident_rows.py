@@ -1,4 +1,8 @@
-"""Incidents as rows of their table."""
+"""Incidents as rows of their table.
+
+The column `settled` follows from the incident, so that a query finds those that are open, and
+`nights` counts its runs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace

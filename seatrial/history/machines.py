@@ -111,7 +111,10 @@ def _closest_first(match: Match) -> tuple[int, bool, Match]:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """The nodes of a run, and their measurements by series."""
+    """The nodes of a run, and their measurements by series.
+
+    Without `hardware` nodes are the same machines as long as their names are.
+    """
 
     hardware: Hardware = field(default_factory=dict)
     measured: Mapping[str, Measurement] = field(default_factory=dict)
@@ -119,6 +122,8 @@ class Machines:
     def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[EarlierSeries]:
         """Return the series of the same machine in each run of `then`, by index in `names`, where
         names differ.
+
+        A series of a link follows both of its ends. None stands for a machine that was not there.
         """
         by_change: dict[Change, EarlierSeries] = {frozenset(): {}}
         series: list[EarlierSeries] = []

@@ -37,7 +37,11 @@ def budget_spent(run: Run, rounds: int) -> Reason:
 
 
 class Rounds:
-    """Rounds on `testbed`, which shrinks as nodes die; `suspects` and `problems` are of those."""
+    """Rounds of the `sweep` on `testbed`, which shrinks as nodes die.
+
+    `state` has the tests so far and what they say. No round begins after `until`, of
+    time.monotonic. Suspects and problems are of nodes that die, flood their output or break a test.
+    """
 
     def __init__(
         self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float
@@ -161,7 +165,7 @@ class Rounds:
             verdict = fault
         every = [*localization.suspects, *self._suspects]
         suspects = _surest(every)
-        return Check(name=LOCALIZE, verdict=verdict, reason=self._reason(), suspects=suspects)
+        return Check(LOCALIZE, verdict, self._reason(), suspects=suspects)
 
     def _reason(self) -> Reason:
         """Return what went wrong, what was found, and whether more was not in time."""
@@ -213,6 +217,8 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
 def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
     """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that
     ROCm obeys as well.
+
+    Without the variable a rank is bound to a GPU by its local number.
     """
     if len(gpus) == len(every):
         return part
@@ -242,7 +248,9 @@ def _out_of_place(measurements: Iterable[Measurement]) -> dict[int, float]:
     """Return the busbw of each size, by message bytes."""
     rates = {}
     for m in measurements:
-        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
+        if m.metric != "busbw":
+            continue
+        if m.conditions["placement"] == "out_of_place":
             size = int(m.conditions["message_bytes"])
             rates[size] = m.value
     return rates
