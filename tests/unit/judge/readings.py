@@ -16,7 +16,10 @@ Factor = Callable[[str], float]
 
 @dataclass
 class Series:
-    """Numbers of one kind: `subjects` that read `usual` with normal `noise` on logs."""
+    """Numbers of one kind: `subjects` that read `usual` with normal `noise` on logs.
+
+    A share of `strays` reads lower by `depth`.
+    """
 
     metric: str
     kind: str
@@ -25,6 +28,8 @@ class Series:
     unit: str = "TFLOP/s"
     noise: float = 0.03
     conditions: Mapping[str, str] = field(default_factory=dict)
+    strays: float = 0.0
+    depth: float = 0.0
 
 
 def of_nodes(count: int, metric: str = "matmul", first: int = 0, noise: float = 0.03) -> Series:
@@ -64,6 +69,8 @@ class Fleet:
                         * factor(subject)
                         * np.exp(kind.noise * self.rng.standard_normal(count))
                     )
+                    if kind.strays:
+                        values *= 1 - kind.depth * (self.rng.random(count) < kind.strays)
                     self._add(kind, subject, values)
             self.runs += 1
 

@@ -1,6 +1,7 @@
 """Whom the judge blames over nights of a fleet, and whom it leaves alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,20 +37,21 @@ def test_a_healthy_fleet_passes_every_night(nodes: int, noise: float) -> None:
 @pytest.mark.parametrize("depth", [0.2, 0.75])
 def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> None:
     """A core of 0.7 %, and some readings far below it."""
-    nodes = of_nodes(64, noise=0.007)
-    fleet = Fleet(2)
-    for _ in range(20):
-        fleet.run(nodes, readings=0)
-        for subject in nodes.subjects:
-            values = (
-                700
-                * np.exp(0.007 * fleet.rng.standard_normal(12))
-                * (1 - depth * (fleet.rng.random(12) < share))
-            )
-            fleet.read(nodes, subject, *values)
+    nodes = replace(of_nodes(64, noise=0.007), strays=share, depth=depth)
+    fleet = a_fleet(nodes, runs=20, seed=2)
     runs = fleet.judged()
     assert [run for run in runs if run.suspects] == []
     assert {run.verdict for run in runs} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_stray_in_eight_readings_hides_no_loss_of_five_percent(seed: int) -> None:
+    nodes = replace(of_nodes(16), strays=0.13, depth=0.75)
+    fleet = a_fleet(nodes, seed=seed)
+    fleet.run(nodes, factor=slow("node-5", by=0.05), readings=24, times=3)
+    runs = fleet.judged()
+    assert {run.verdict for run in runs[:8]} == {Verdict.PASS}
+    assert names(runs[-1]) == {("node", "node-5")}
 
 
 def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> None:
