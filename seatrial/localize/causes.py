@@ -191,7 +191,7 @@ def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
         sides=tuple(named),
         log_prior=log(_EXPECTED["cut"] / nodes) - choices,
     )
-    group_of = {node: i for i, side in enumerate(sides) for node in side}
+    group_of = side_by_node(sides)
     across = []
     for i, test in enumerate(observed.tests):
         groups = {group_of[node] for node in test.nodes if node in group_of}
@@ -200,11 +200,19 @@ def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
     return Column.of(cause, across)
 
 
+def side_by_node(sides: Sequence[Collection[str]]) -> dict[str, int]:
+    """Return the place of the side of each node."""
+    places: dict[str, int] = {}
+    for place, side in enumerate(sides):
+        places.update(dict.fromkeys(side, place))
+    return places
+
+
 def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Ints:
     """Return the place of the side with the first node of each test; one more than there are for a
     node of none.
     """
-    places = {node: i for i, side in enumerate(sides) for node in side}
+    places = side_by_node(sides)
     firsts = [places.get(test.nodes[0], len(sides)) for test in tests]
     return np.array(firsts, dtype=np.int64)
 

@@ -11,8 +11,7 @@ import numpy as np
 from seatrial.localize.causes import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of
-from seatrial.localize.group_tests import GroupTest
-from seatrial.localize.membership import joined
+from seatrial.localize.group_tests import GroupTest, joined
 from seatrial.localize.next_test import NextTest, untested_pair
 from seatrial.localize.observations import Band, Observed, numbered
 from seatrial.localize.posterior import Posterior

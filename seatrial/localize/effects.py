@@ -14,17 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.causes import PENETRANCES, Cause, CauseKind, Column
+from seatrial.localize.causes import PENETRANCES, Cause, CauseKind
+from seatrial.localize.design import Design
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean
-from seatrial.localize.observations import Bools, Floats, Ints, Observed
+from seatrial.localize.observations import Floats, Ints
 
 _SHOWN = 0.01  # the share from which a cause is told
-_MAY_KILL = ("node", "gpu", "socket", "link")
-_DEAD = 0.1  # of faults of those parts, those that make tests fail
-_SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
-_SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
 _ACTS = 0.5  # the probability that a cause slows one of several operations
-_COVERED = 2.0  # times its noise, of a test that known causes slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,79 +43,24 @@ class Effect:
         """The shares by the part that is blamed."""
         shares: dict[tuple[CauseKind, str], float] = {}
         for cause, share in zip(self.causes, self.shares, strict=True):
-            shares[cause.key] = shares.get(cause.key, 0.0) + share
+            before = shares.get(cause.key, 0.0)
+            shares[cause.key] = before + share
         return shares
 
 
-class Design:
-    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one
-    kind of like tests.
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How well each cause of a design explains the tests.
 
-    Runs of one operation lie side by side, and are a part: what a cause does to one operation.
-
-    Of each entry, `test` is its test, `place` where that is among the tests that are `used`, and
-    `layer` the number of the penetrance of its cause. Of each run, `starts` is its first entry, and
-    `run_like` its kind of like tests. Of each part, `part_starts` is its first run, `part_cause`
-    its cause, and `weights` how likely its cause slows tests by each of the slowdowns, or makes
-    them fail. `log_prior` is that of each cause.
+    log_weights: of each cause, the log of prior times Bayes factor.
+    sums: of each part and slowdown, the log likelihood ratio of its tests.
+    layers: of each penetrance, test and slowdown, the log likelihood ratio.
     """
 
-    def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
-        self.columns = tuple(candidates)
-        self.observed = observed
-        test = np.concatenate([column.tests for column in candidates])
-        cause = np.repeat(np.arange(len(candidates)), [len(column.tests) for column in candidates])
-        operations = int(observed.collective.max()) + 1
-        kinds = len(observed.like_sizes)
-        part = cause * operations + observed.collective[test]
-        run = part * kinds + observed.like[test]
-        order = np.argsort(run, kind="stable")
-        self.test = test[order]
-        run = run[order]
-        self.used = np.unique(self.test)  # the tests that a cause may have slowed
-        self.place = np.searchsorted(self.used, self.test)
-        self.starts = np.flatnonzero(np.diff(run, prepend=-1))
-        self.run_like = run[self.starts] % kinds
-        part = run[self.starts] // kinds
-        self.part_starts = np.flatnonzero(np.diff(part, prepend=-1))  # in runs
-        self.part_cause = part[self.part_starts] // operations
-        causes = [column.cause for column in candidates]
-        penetrance = np.array([PENETRANCES.index(cause.penetrance) for cause in causes])
-        cause_of_entry = run // kinds // operations
-        self.layer = penetrance[cause_of_entry]
-        self.log_prior = np.array([cause.log_prior for cause in causes])
-        kills = np.array([cause.kind in _MAY_KILL for cause in causes])
-        may_kill = kills[self.part_cause][:, None]
-        self.weights = np.where(may_kill, _SLOWS_OR_KILLS, _SLOWS)
-
-    def doubts(self, base: Floats) -> Floats:
-        """Return the probability that a run's tests show nothing: faults, with those of `base`,
-        slow all alike.
-        """
-        observed = self.observed
-        levels = observed.levels
-        shown = observed.compared
-        free = shown & (base < _COVERED * observed.scale)
-        number = self._by_run(shown)
-        sizes = observed.like_sizes[self.run_like].clip(min=1)
-        without = 1 - number / sizes
-        doubt = levels.doubt(self.run_like, without)
-        has_clear_test_beside = self._like(levels.clear) > self._by_run(levels.clear)
-        # Clear nodes show that the level of these tests is not that of a fault
-        doubt[has_clear_test_beside] = 0.0
-        is_all = (self._by_run(free) == self._like(free)) & (number > 0)
-        return np.where(levels.flat[self.run_like] & is_all, 1.0, doubt)
-
-    def _by_run(self, some: Bools) -> Ints:
-        """Return how many of some tests each run has."""
-        return np.add.reduceat(some[self.test], self.starts, dtype=np.int64)
-
-    def _like(self, some: Bools) -> Ints:
-        """Return for each run how many of some tests are like those in it."""
-        kinds = len(self.observed.like_sizes)
-        by_kind = np.bincount(self.observed.like[some], minlength=kinds)
-        number: Ints = by_kind[self.run_like]
-        return number
+    design: Design
+    log_weights: Floats
+    sums: Floats
+    layers: Floats
 
 
 def worst_of(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
@@ -132,22 +73,30 @@ def worst_of(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, fails
 
 
-def weights_of(design: Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
-    """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood
-    ratios of its tests.
-    """
-    penetrances = PENETRANCES[: design.layer.max() + 1]
+def weights_of(design: Design, likelihood: Likelihood) -> Weights:
+    """Weigh each cause of a design."""
+    # Without intermittent causes one table is enough
+    highest = design.layer.max()
+    penetrances = PENETRANCES[: highest + 1]
     layers = likelihood.ratios(*penetrances, tests=design.used)
-    sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
-    doubt = design.doubts(likelihood.base)[:, None]
-    # log of e + (1 - e) times the ratio of all tests of a run
+    ratios = layers[design.layer, design.place]
+    of_runs = np.add.reduceat(ratios, design.starts, axis=0)
+    doubt = design.doubts(likelihood.base)
+    tempered = _tempered(of_runs, doubt[:, None])
+    sums = np.add.reduceat(tempered, design.part_starts, axis=0)
+    of_operations = log_mean(sums, design.weights)
+    log_factors = _of_operations(of_operations, design)
+    return Weights(design, design.log_prior + log_factors, sums, layers)
+
+
+def _tempered(sums: Floats, doubt: Floats) -> Floats:
+    """Return the log of e + (1 - e) times the ratio of all tests of a run, where e is the doubt."""
+    # Where there is no doubt, its log is not used
     with np.errstate(divide="ignore"):
+        log_doubt = np.log(doubt)
         shown = np.log(1 - doubt) + sums
-        mixed = np.logaddexp(np.log(doubt), shown)
-    tempered = np.where(doubt > 0, mixed, sums)
-    parts = np.add.reduceat(tempered, design.part_starts, axis=0)
-    factor = _of_operations(log_mean(parts, design.weights), design)
-    return design.log_prior + factor, parts, layers
+        mixed = np.logaddexp(log_doubt, shown)
+    return np.where(doubt > 0, mixed, sums)
 
 
 def _of_operations(log_factors: Floats, design: Design) -> Floats:
@@ -155,66 +104,106 @@ def _of_operations(log_factors: Floats, design: Design) -> Floats:
     least one.
     """
     log_spared = np.log(1 - _ACTS)
-    number = np.bincount(design.part_cause, minlength=len(design.columns))
-    several = number[design.part_cause] > 1
-    mixed = np.logaddexp(log_spared, np.log(_ACTS) + log_factors)
-    factors = np.where(several, mixed, log_factors)
-    total = np.bincount(design.part_cause, factors, len(design.columns))
-    none = number * log_spared
+    cause = design.part_cause
+    operations = np.bincount(cause, minlength=len(design.causes))
+    several = operations > 1
+    slowed = np.log(_ACTS) + log_factors
+    mixed = np.logaddexp(log_spared, slowed)
+    factors = np.where(several[cause], mixed, log_factors)
+    total = np.bincount(cause, factors, len(design.causes))
     # That it slows none of them is left out, of the sum and of the prior
-    share_of_none = np.exp(np.minimum(none - total, 0))
+    log_none = operations * log_spared
+    share_of_none = np.exp(np.minimum(log_none - total, 0))
     with np.errstate(divide="ignore"):
-        some = total + np.log1p(-share_of_none) - np.log1p(-np.exp(none))
-    return np.where(number > 1, some, total)
+        log_some = total + np.log1p(-share_of_none)
+        log_prior_of_some = np.log1p(-np.exp(log_none))
+    factor_of_some = log_some - log_prior_of_some
+    return np.where(several, factor_of_some, total)
 
 
 def single_effect(design: Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
     """Weigh every cause as the only one besides what is explained already."""
-    weight, sums, layers = weights_of(design, likelihood)
-    top = max(float(weight.max()), log_none)
-    weights = np.exp(weight - top)
+    weighed = weights_of(design, likelihood)
+    log_weights = weighed.log_weights
+    # Against overflow
+    top = max(float(log_weights.max()), log_none)
+    weights = np.exp(log_weights - top)
     none = float(np.exp(log_none - top))
     total = float(weights.sum()) + none
     shares = weights / total
-    shown = np.flatnonzero(shares >= _SHOWN)
-    likeliest_first = shown[np.argsort(-shares[shown], kind="stable")]
-    explained, fails = explained_by(design, sums, layers, int(np.argmax(shares)))
+    shown = _likeliest_first(shares)
+    likeliest = int(np.argmax(shares))
+    explained, fails = explained_by(weighed, likeliest)
     return Effect(
-        causes=tuple(design.columns[i].cause for i in likeliest_first),
-        shares=tuple(shares[likeliest_first].tolist()),
+        causes=tuple(design.causes[i] for i in shown),
+        shares=tuple(shares[shown].tolist()),
         none=none / total,
         explained=explained,
         fails=fails,
     )
 
 
-def explained_by(design: Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
+def _likeliest_first(shares: Floats) -> Ints:
+    """Return the causes that are told, in the order of their shares."""
+    shown = np.flatnonzero(shares >= _SHOWN)
+    order = np.argsort(-shares[shown], kind="stable")
+    return shown[order]
+
+
+def explained_by(weighed: Weights, cause: int) -> tuple[Floats, Floats]:
     """Return, for each test, the log slowdown and the probability of failing that follow from the
     likeliest cause.
     """
+    design = weighed.design
     explained = np.zeros(len(design.observed.tests))
     fails = explained.copy()
-    penetrance = design.columns[cause].cause.penetrance
     starts = design.starts[design.part_starts]
     ends = np.append(starts[1:], len(design.test))
-    parts = np.flatnonzero(design.part_cause == cause)
-    for part in parts:
-        if len(parts) > 1 and log_mean(sums[[part]], design.weights[[part]])[0] < 0:
-            continue  # it does not slow this operation
+    for part in _slowed_parts(weighed, cause):
         entries = slice(starts[part], ends[part])
         tests = design.test[entries]
-        # The probability of each slowdown, given the tests
-        relative = np.exp(sums[part] - sums[part].max())
-        weight = relative * design.weights[part]
-        weight /= weight.sum()
-        dead = weight[-1]
+        shares = _shares_of_slowdowns(weighed.sums[part], design.weights[part])
+        dead = shares[-1]
         fails[tests] = dead * FAILS_IF_DEAD
+        # Tests that fail have no speed
         if dead >= 0.5:
             continue
-        # The probability that the cause has affected a test: where the ratio is least, it has not
-        log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
-        spared = 1 - penetrance
-        affected = 1 - spared / np.exp(np.maximum(log_ratio, np.log(spared)))
-        slowdown = weight[:-1] @ SLOWDOWNS
-        explained[tests] = affected * slowdown / max(1 - dead, 1e-9)
+        layer = design.layer[entries]
+        place = design.place[entries]
+        ratios = weighed.layers[layer, place]
+        affected = _affected(ratios @ shares, design.causes[cause])
+        slowdown = shares[:-1] @ SLOWDOWNS
+        alive = max(1 - dead, 1e-9)
+        explained[tests] = affected * slowdown / alive
     return explained, fails
+
+
+def _slowed_parts(weighed: Weights, cause: int) -> Ints:
+    """Return the parts of a cause whose operation it slows."""
+    design = weighed.design
+    parts = np.flatnonzero(design.part_cause == cause)
+    # Of operations a cause slows at least one
+    if len(parts) == 1:
+        return parts
+    log_factors = log_mean(weighed.sums[parts], design.weights[parts])
+    return parts[log_factors >= 0]
+
+
+def _shares_of_slowdowns(sums: Floats, weights: Floats) -> Floats:
+    """Return the probability of each slowdown, given the tests of a part."""
+    top = sums.max()
+    relative = np.exp(sums - top)
+    shares: Floats = relative * weights
+    shares /= shares.sum()
+    return shares
+
+
+def _affected(log_ratio: Floats, cause: Cause) -> Floats:
+    """Return the probability that a cause has affected each test: where the ratio is least, it has
+    not.
+    """
+    spared = 1 - cause.penetrance
+    least = np.log(spared)
+    ratio = np.exp(np.maximum(log_ratio, least))
+    affected: Floats = 1 - spared / ratio
+    return affected

@@ -92,3 +92,23 @@ class Tests(tuple[GroupTest, ...]):
                 for address in addresses:
                     of_node.setdefault(address, []).append(i)
         return ends
+
+
+def joined(tests: Sequence[GroupTest], some: Iterable[bool]) -> dict[str, str]:
+    """Return for each node the first of the nodes that chains of some of the tests join it with."""
+    above: dict[str, str] = {}
+    for test in tests:
+        above.update(zip(test.nodes, test.nodes, strict=True))
+
+    def first(node: str) -> str:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for test, is_one in zip(tests, some, strict=True):
+        if not is_one:
+            continue
+        for node in test.nodes[1:]:
+            end = first(node)
+            above[end] = first(test.nodes[0])
+    return {node: first(node) for node in above}

@@ -1,5 +1,6 @@
 """How likely a test's value is if a cause slows it, against if none does. Pure."""
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -23,6 +24,7 @@ _WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
 _FAILS = 0.05  # the share of tests that fail for a reason of their own, at the least
 FAILS_IF_DEAD = 0.9  # the share of tests of a cause that makes them fail
 _FAILS_IF_SLOW = 3.0  # times as often as others
+_MOST_BY_FAILURE = 3.0  # log likelihood ratio, by which one failed test may speak for such a cause
 
 
 class Likelihood:
@@ -33,9 +35,10 @@ class Likelihood:
     are fitted to what nothing explains (empirical Bayes): many slow or failed tests without a
     pattern are then no proof of any cause.
 
-    Of each test, `base` is the log slowdown that other causes explain, `stray` the density of its
-    value as a stray, `_fails` the probability that it fails without a further cause, and `_usual`
-    the density of its value without one. `log_total` is the log probability of all tests so.
+    base: of each test, the log slowdown that other causes explain.
+    stray: of each test, the density of its value as a stray.
+    strays: the share of strays.
+    log_total: the log probability of all tests without a further cause.
     """
 
     def __init__(
@@ -54,22 +57,24 @@ class Likelihood:
         """
         self._observed = observed
         self.base = base
-        known = observed.compared
         explained, failing = fitted or (base, fails)
         others = observed.failed[failing < 0.5]
         share_failed = float(others.sum()) / max(1, len(others))
+        # Of each test, the probability that it fails without a further cause
         self._fails = np.maximum(fails, max(_FAILS, share_failed))
-        odd = known & (observed.value + explained < -3 * width_of(observed.scale, explained))
-        # As groups of nodes
-        count = float(observed.share[odd].sum())
-        of = float(observed.share[known].sum())
-        share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
-        self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
-        self.stray = _stray_density(observed, odd, count) if stray is None else stray
+        width = width_of(observed.scale, explained)
+        odd = observed.compared & (observed.value + explained < -3 * width)
+        self.strays = _share_of_strays(observed, odd)
+        if stray is None:
+            stray = _stray_density(observed, odd)
+        self.stray = stray
+        # Of each test, the density of its value without a further cause
         self._usual = self._density(base, np.arange(len(base)))
         passed = (1 - self._fails) * self._usual
-        usual = np.log(np.where(observed.failed, self._fails, passed))
-        self.log_total = float((observed.weight * usual)[~observed.alone].sum())
+        usual = np.where(observed.failed, self._fails, passed)
+        weighted = observed.weight * np.log(usual)
+        shown = weighted[~observed.alone]
+        self.log_total = float(shown.sum())
 
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
         """Return the log likelihood ratio of each test for each slowdown, and last for a cause that
@@ -80,20 +85,18 @@ class Likelihood:
         """
         if tests is None:
             tests = np.arange(len(self.base))
-        slowed = np.maximum(self.base[tests, None], SLOWDOWNS[None, :])
+        slowed = np.maximum(self.base[tests, None], SLOWDOWNS)
         # Of values, the ratio of their densities with and without the cause
         affected = self._density(slowed, tests) / self._usual[tests, None]
-        failed = self._observed.failed[tests]
-        fails = self._fails[tests]
-        # Of failures: a cause that slows tests makes some time out, and one may make most fail
-        failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * fails) / fails).clip(min=0)
-        dead = np.where(failed, np.log(FAILS_IF_DEAD / fails), np.log(1 - FAILS_IF_DEAD))
+        failed = self._observed.failed[tests, None]
+        failing, dead = _of_failures(failed, self._fails[tests, None])
         tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
+        tables[:, :, -1:] = dead
         for table, penetrance in zip(tables, penetrances, strict=True):
             values = np.log(penetrance * affected + 1 - penetrance)
-            table[:, :-1] = np.where(failed[:, None], penetrance * failing[:, None], values)
-            table[:, -1] = dead.clip(max=3.0)
-        tables[:, self._observed.alone[tests]] = 0
+            table[:, :-1] = np.where(failed, penetrance * failing, values)
+        alone = self._observed.alone[tests]
+        tables[:, alone] = 0
         tables *= self._observed.weight[tests, None]
         return tables
 
@@ -104,16 +107,15 @@ class Likelihood:
         Those of other tests are zero, since a cause may slow one operation alone. Those of each
         penetrance follow.
         """
-        tables = []
+        tables = list[Floats]()
         collective = self._observed.collective
-        for ratios, operation in product(self.ratios(*penetrances), np.unique(collective)):
-            is_of_operation = (collective == operation)[:, None]
-            of_operation = np.where(is_of_operation, ratios[:, :-1], 0.0)
-            gain = of_operation.clip(min=0).sum(axis=0)
-            for first, last in _SEVERITIES:
-                best = first + int(np.argmax(gain[first:last]))
-                if gain[best] > _LEAST_GAIN:
-                    tables.append(of_operation[:, best])
+        layers = self.ratios(*penetrances)
+        # Without the last, of tests that fail
+        layers = layers[:, :, :-1]
+        for ratios, operation in product(layers, np.unique(collective)):
+            is_of_operation = collective == operation
+            of_operation = np.where(is_of_operation[:, None], ratios, 0.0)
+            tables += _at_severities(of_operation)
         return tables
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
@@ -125,40 +127,84 @@ class Likelihood:
             value = value[:, None]
             scale = scale[:, None]
             stray = stray[:, None]
-        usual = _normal(value + slowdown, width_of(scale, slowdown))
+        width = width_of(scale, slowdown)
+        usual = _normal(value + slowdown, width)
         return (1 - self.strays) * usual + self.strays * stray
+
+
+def _of_failures(failed: Bools, fails: Floats) -> tuple[Floats, Floats]:
+    """Return the log likelihood ratios of failures for causes that slow tests, and of all tests for
+    one that makes them fail.
+
+    `fails` is the probability that a test fails without the cause.
+    """
+    # A cause that slows tests makes some time out
+    fails_if_slow = np.minimum(0.5, _FAILS_IF_SLOW * fails)
+    slows = np.log(fails_if_slow / fails).clip(min=0)
+    fails_if_dead = np.log(FAILS_IF_DEAD / fails)
+    passes_if_dead = np.log(1 - FAILS_IF_DEAD)
+    dead = np.where(failed, fails_if_dead, passes_if_dead)
+    return slows, dead.clip(max=_MOST_BY_FAILURE)
+
+
+def _at_severities(ratios: Floats) -> Iterator[Floats]:
+    """Yield the ratios at the likeliest small, medium and large slowdown that gains enough."""
+    raised = ratios.clip(min=0)
+    gain = raised.sum(axis=0)
+    for first, last in _SEVERITIES:
+        likeliest = np.argmax(gain[first:last])
+        best = first + int(likeliest)
+        if gain[best] > _LEAST_GAIN:
+            yield ratios[:, best]
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
     """Return the scatter of tests that are slowed: that of the others, and the spread of the
     slowdown.
     """
-    return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
+    spread = _SPREAD * slowdown
+    return np.sqrt(scale**2 + spread**2)
 
 
-def _stray_density(observed: Observed, odd: Bools, count: float) -> Floats:
+def _groups(observed: Observed, tests: Bools) -> float:
+    """Return how many tests there are, those of the same nodes as one."""
+    return float(observed.share[tests].sum())
+
+
+def _share_of_strays(observed: Observed, odd: Bools) -> float:
+    """Return the share of strays, by the tests that are `odd`."""
+    strays = _groups(observed, odd) + _STRAYS * _STRAY_TESTS
+    tests = _groups(observed, observed.compared) + _STRAY_TESTS
+    return float(np.clip(strays / tests, _LEAST_STRAYS, 0.5))
+
+
+def _stray_density(observed: Observed, odd: Bools) -> Floats:
     """Return the density of each test as a stray, of which those that are `odd` show where they
     lie.
     """
     wide = np.full(len(odd), _WIDE)
-    if count < 5:
+    if _groups(observed, odd) < 5:
         return wide
     # They lie together
     centre = float(np.median(observed.value[odd]))
-    near = _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+    width = np.abs(centre) * _SPREAD + 0.03
+    near = _normal(observed.value - centre, width)
     return 0.5 * wide + 0.5 * near
 
 
 def _normal(distance: Floats, width: Floats | float) -> Floats:
     """Return the density of normal values at a distance from their mean."""
     height = np.exp(-0.5 * (distance / width) ** 2)
-    density: Floats = height / (width * np.sqrt(2 * np.pi))
+    area = width * np.sqrt(2 * np.pi)
+    density: Floats = height / area
     return density
 
 
 def log_mean(values: Floats, weights: Floats) -> Floats:
     """Return the log of the weighted mean of exp(values), by row."""
     top = values.max(axis=1)
-    terms = np.exp(values - top[:, None]) * weights
-    mean: Floats = top + np.log(terms.sum(axis=1) + 1e-300)
+    relative = np.exp(values - top[:, None])
+    terms = relative * weights
+    total = terms.sum(axis=1)
+    mean: Floats = top + np.log(total + 1e-300)
     return mean

@@ -14,15 +14,16 @@ from math import log
 
 import numpy as np
 
-from seatrial.localize.causes import Cause
+from seatrial.localize.causes import Cause, Sides, side_by_node
 from seatrial.localize.criticism import slowed_operations
 from seatrial.localize.effects import Effect
-from seatrial.localize.group_tests import GroupTest
-from seatrial.localize.observations import Bools, Floats
+from seatrial.localize.group_tests import GroupTest, joined
+from seatrial.localize.observations import Floats, Ints, Observed
 from seatrial.localize.posterior import Posterior
 
 _STRAYS = 0.03  # the share of tests that are slow for a reason of their own
 _SURE = log(9)  # log odds
+_ByGroup = defaultdict[str, dict[int, float]]  # log odds of a node, by the place of a group
 
 
 def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
@@ -40,8 +41,8 @@ def with_variants(posterior: Posterior) -> Posterior:
     """Return the effects with causes that differ from the likeliest in unsure nodes alone taken
     together with it.
     """
-    effects = tuple(_with_variants(posterior, effect) for effect in posterior.effects)
-    return replace(posterior, effects=effects)
+    effects = [_with_variants(posterior, effect) for effect in posterior.effects]
+    return replace(posterior, effects=tuple(effects))
 
 
 def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
@@ -54,7 +55,10 @@ def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
     unsure = set(unsure_nodes(posterior, first))
     for cause, own_share in zip(others, shares, strict=True):
         nodes = _difference(posterior, first, cause)
-        if nodes and nodes.issubset(unsure.union(unsure_nodes(posterior, cause))):
+        doubtful = unsure
+        if nodes:
+            doubtful = unsure.union(unsure_nodes(posterior, cause))
+        if nodes and nodes <= doubtful:
             share += own_share
             differing |= nodes
         else:
@@ -72,9 +76,13 @@ def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
     """Return the nodes in which two leaves, sockets or cuts in two differ; none for other
     causes.
     """
-    if len(one.sides) > 2 or len(one.sides) != len(other.sides):
+    if len(one.sides) > 2:
         return set()
-    if (one.kind, one.gpus) != (other.kind, other.gpus):
+    if len(one.sides) != len(other.sides):
+        return set()
+    if one.kind != other.kind:
+        return set()
+    if one.gpus != other.gpus:
         return set()
     nodes = set(one.nodes).symmetric_difference(other.nodes)
     if not one.sides:
@@ -88,18 +96,27 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     """Return the log odds of each test that the cause touches it, by whether it is slow."""
     observed = posterior.left_to(cause)
     tests = posterior.tests_of(cause)
-    within = slowed_operations(observed, tests) & ~observed.alone
+    within = slowed_operations(observed, tests)
+    within &= ~observed.alone
     tests = tests[within[tests]]
-    share = 0.5
-    if len(tests):
-        share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS))
+    share = _share_slow(observed, tests)
     slow = log(share / _STRAYS)
     fine = log((1 - share) / (1 - _STRAYS))
     odds = np.where(observed.bad, slow, fine)
     # Where none is slow, all may be
-    informative = within & ~posterior.observed.levels.flat[observed.like]
-    informative[tests] &= ~posterior.slower_than_by(cause)[tests]
+    flat = posterior.observed.levels.flat
+    informative = within & ~flat[observed.like]
+    slower = posterior.slower_than_by(cause)
+    informative[tests] &= ~slower[tests]
     return np.where(informative, odds * observed.weight, 0.0)
+
+
+def _share_slow(observed: Observed, tests: Ints) -> float:
+    """Return the share of the tests that are slow, more than strays and less than all."""
+    if not len(tests):
+        return 0.5
+    share = observed.bad[tests].mean()
+    return float(np.clip(share, 2 * _STRAYS, 1 - _STRAYS))
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
@@ -112,47 +129,57 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     tests = posterior.observed.tests
     odds = _log_odds(posterior, cause)
     sides = cause.sides
-    group_of = {node: i for i, side in enumerate(sides) for node in side}
-    groups = range(len(sides))
-    with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(groups, 0.0))
-    # A test tells of a node what it has to do with the group that all others of it are in
-    for test, log_odds in zip(tests, odds.tolist(), strict=True):
-        for node in test.nodes:
-            others = {group_of.get(other, -1) for other in test.nodes if other != node}
-            if len(others) == 1 and node in group_of and -1 not in others:
-                with_group[node][others.pop()] += log_odds
+    group_of = side_by_node(sides)
+    with_group = _by_group(tests, odds, sides)
     chains = joined(tests, odds != 0)
-    by_size = Counter(chains[node] for node in with_group).most_common(1)
+    sizes = Counter(chains[node] for node in with_group)
+    longest = max(sizes, key=sizes.__getitem__, default="")
     unsure = set[str]()
     if len(sides) > 2:
-        for one, other in combinations(groups, 2):
-            if sum(with_group[node][other] for node in sides[one]) < _SURE:
-                smaller = min(sides[one], sides[other], key=len)
-                unsure.update(smaller)
+        unsure = _of_alike_groups(sides, with_group)
     # A slow test across is evidence for a border, so the least sum is the likeliest group
     for node, across in with_group.items():
         own = across.pop(group_of[node])
         if len(sides) > 2:
             across[-1] = 0.0  # a group of its own
-        if min(across.values()) - own < _SURE or chains[node] != by_size[0][0]:
+        gain = min(across.values()) - own
+        if gain < _SURE or chains[node] != longest:
             unsure.add(node)
     return tuple(sorted(unsure))
 
 
-def joined(tests: Sequence[GroupTest], some: Bools) -> dict[str, str]:
-    """Return for each node the first of the nodes that chains of some of the tests join it with."""
-    above = {node: node for test in tests for node in test.nodes}
+def _by_group(tests: Sequence[GroupTest], odds: Floats, sides: Sides) -> _ByGroup:
+    """Return the log odds that tests of each node with each group are slow, summed.
 
-    def first(node: str) -> str:
-        while above[node] != node:
-            above[node] = node = above[above[node]]
-        return node
+    A test tells of a node what it has to do with the group that all others of it are in.
+    """
+    group_of = side_by_node(sides)
+    nothing = dict.fromkeys(range(len(sides)), 0.0)
+    by_group: _ByGroup = defaultdict(nothing.copy)
+    for test, log_odds in zip(tests, odds.tolist(), strict=True):
+        for node in test.nodes:
+            if node not in group_of:
+                continue
+            others = set(test.nodes)
+            others.discard(node)
+            groups = set(map(group_of.get, others))
+            if len(groups) != 1:
+                continue
+            group = groups.pop()
+            if group is not None:
+                by_group[node][group] += log_odds
+    return by_group
 
-    for test, is_one in zip(tests, some, strict=True):
-        if is_one:
-            for node in test.nodes[1:]:
-                above[first(node)] = first(test.nodes[0])
-    return {node: first(node) for node in above}
+
+def _of_alike_groups(sides: Sides, by_group: _ByGroup) -> set[str]:
+    """Return the nodes of the smaller of each two groups that no slow test tells apart."""
+    nodes = set[str]()
+    for one, other in combinations(range(len(sides)), 2):
+        apart = sum(by_group[node][other] for node in sides[one])
+        if apart < _SURE:
+            smaller = min(sides[one], sides[other], key=len)
+            nodes.update(smaller)
+    return nodes
 
 
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
@@ -165,20 +192,35 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     odds = _log_odds(posterior, cause).tolist()
     unsure = set[str]()
     while True:
-        evidence: dict[str, float] = defaultdict(float)
         possible = unsure.union(cause.nodes)
-        for nodes, log_odds in zip(users, odds, strict=True):
-            against_all = log_odds < 0 and not cause.at_one_end
-            for node in nodes:
-                shows = against_all or possible.intersection(nodes) <= {node}
-                evidence[node] += log_odds * shows
-        more = {node for node, log_odds in evidence.items() if abs(log_odds) < _SURE}
+        more = set[str]()
+        for node, log_odds in _evidence(users, odds, cause, possible).items():
+            if abs(log_odds) < _SURE:
+                more.add(node)
+        # What may belong to the set may be what explains the tests of others
         if more <= unsure:
             return tuple(sorted(unsure))
         unsure |= more
 
 
+def _evidence(
+    users: Sequence[set[str]], odds: Sequence[float], cause: Cause, possible: set[str]
+) -> dict[str, float]:
+    """Return the log odds of each node, if the `possible` ones may be in the set."""
+    evidence: dict[str, float] = defaultdict(float)
+    for nodes, log_odds in zip(users, odds, strict=True):
+        is_against_all = log_odds < 0 and not cause.at_one_end
+        for node in nodes:
+            shows = is_against_all or possible.intersection(nodes) <= {node}
+            evidence[node] += log_odds * shows
+    return evidence
+
+
 def _users(test: GroupTest, cause: Cause) -> set[str]:
     """Return the nodes that take part in a test with a GPU of the cause."""
     blamed = set(cause.gpus)
-    return {node for node, gpus in test.ends if not blamed.isdisjoint(gpus)}
+    users = set[str]()
+    for node, gpus in test.ends:
+        if not blamed.isdisjoint(gpus):
+            users.add(node)
+    return users

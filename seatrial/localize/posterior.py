@@ -27,8 +27,8 @@ from seatrial.localize.causes import (
     with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
+from seatrial.localize.design import Design
 from seatrial.localize.effects import (
-    Design,
     Effect,
     explained_by,
     single_effect,
@@ -264,10 +264,10 @@ def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> 
     for effect in effects:
         before = Likelihood(observed, *worst_of(given, tests), fitted)
         alone = Design([_column(design.columns, effect.causes[0])], observed)
-        weight, sums, layers = weights_of(alone, before)
-        total += float(weight[0]) - np.log(effect.shares[0])
+        weighed = weights_of(alone, before)
+        total += float(weighed.log_weights[0]) - np.log(effect.shares[0])
         # What an effect explains beside all others is less than beside those before it
-        explained, fails = explained_by(alone, sums, layers, 0)
+        explained, fails = explained_by(weighed, 0)
         given.append(replace(effect, explained=explained, fails=fails))
     return total
 
