@@ -10,10 +10,10 @@ import numpy as np
 
 from seatrial.localize.causes import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
-from seatrial.localize.findings import Finding, finding_of
-from seatrial.localize.group_tests import GroupTest, joined
+from seatrial.localize.findings import Finding, finding_of, named_of
+from seatrial.localize.group_tests import Addresses, GroupTest, joined
 from seatrial.localize.next_test import NextTest, untested_pair
-from seatrial.localize.observations import Band, Observed, numbered
+from seatrial.localize.observations import Band, Bools, Ints, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
 _ALIKE = 0.3  # of a cut's slowdown, by which that of a node behind it may differ
@@ -29,7 +29,8 @@ def doubt_confounded(
     # Fine with each other behind a slow switch, or each of them slow
     if apart := _never_joined(posterior, findings):
         findings = _cut_or_nodes(posterior, findings, apart, band)
-        next_tests.append(NextTest(tuple(sorted(apart)[:2])))
+        first_two = sorted(apart)[:2]
+        next_tests.append(NextTest(tuple(first_two)))
     if behind := _behind_a_cut(posterior, findings):
         findings = doubted(findings, behind)
         next_tests.append(_pair_across(posterior, behind[0]))
@@ -37,7 +38,9 @@ def doubt_confounded(
     if or_nodes := _explained_by_nodes(posterior, findings):
         findings = doubted(findings, or_nodes)
         next_tests += _with_a_fine_node(posterior, or_nodes[0])
-    return findings, next(iter(next_tests), None)
+    if not next_tests:
+        return findings, None
+    return findings, next_tests[0]
 
 
 def _cut_or_nodes(
@@ -49,16 +52,22 @@ def _cut_or_nodes(
     doubtful = list[Finding]()
     for finding in findings:
         cause = finding.cause
-        if cause.kind not in ("cut", "node") or apart.isdisjoint(cause.nodes):
+        is_replaced = cause.kind in ("cut", "node")
+        if not is_replaced or apart.isdisjoint(cause.nodes):
             doubtful.append(finding)
-    cut = cut_column(posterior.observed, (apart, posterior.observed.nodes - apart)).cause
+    observed = posterior.observed
+    others = observed.nodes - apart
+    cut = cut_column(observed, (apart, others)).cause
     causes = {cut.name: cut}
     for column in posterior.columns:
         cause = column.cause
-        if cause.kind == "node" and cause.name in apart and cause.penetrance == ALWAYS:
+        if cause.kind != "node" or cause.penetrance != ALWAYS:
+            continue
+        if cause.name in apart:
             causes[cause.name] = cause
     for cause in causes.values():
-        doubtful.append(finding_of(posterior, cause, 0.5, band))
+        finding = finding_of(posterior, cause, 0.5, band)
+        doubtful.append(finding)
     return doubtful
 
 
@@ -67,7 +76,8 @@ def doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Findin
     every = list(findings)
     for i, finding in enumerate(findings):
         if finding in some:
-            every[i] = replace(finding, confidence=min(finding.confidence, 0.5))
+            confidence = min(finding.confidence, 0.5)
+            every[i] = replace(finding, confidence=confidence)
     return every
 
 
@@ -76,7 +86,7 @@ def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]
     of a named cut.
     """
     observed = posterior.observed
-    causes = [finding.cause for finding in findings if finding.named]
+    causes = [finding.cause for finding in named_of(findings)]
     named = {cause.nodes[0] for cause in causes if cause.kind == "node"}
     nodes = _without_common_test(observed.tests, named)
     if len(nodes) > 1:
@@ -84,14 +94,20 @@ def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]
     for cut in causes:
         if cut.kind not in ("cut", "switch"):
             continue
-        slowed = slowed_operations(posterior.left_to(cut), posterior.tests_of(cut))
-        fine = [observed.tests[i] for i in np.flatnonzero(observed.fine & slowed)]
+        fine = observed.fine & _slowed_by(posterior, cut)
+        fine_tests = [observed.tests[i] for i in np.flatnonzero(fine)]
         inside = set(cut.nodes)
-        outside = set(observed.nodes.difference(cut.nodes))
+        outside = set(observed.nodes - inside)
         side = min(inside, outside, key=len)
-        if _without_common_test(fine, side) == side:
+        if _without_common_test(fine_tests, side) == side:
             return side
     return set()
+
+
+def _slowed_by(posterior: Posterior, cause: Cause) -> Bools:
+    """Return the tests of the operations that a cause slows."""
+    tests = posterior.tests_of(cause)
+    return slowed_operations(posterior.left_to(cause), tests)
 
 
 def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
@@ -110,10 +126,11 @@ def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Fin
     """Return the named links whose ends no chain of fine tests joins: a cut between the ends
     explains them too.
     """
-    links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
+    links = [finding for finding in named_of(findings) if finding.kind == "link"]
     if not links:
         return []
-    side_of = joined(posterior.observed.tests, posterior.observed.fine)
+    observed = posterior.observed
+    side_of = joined(observed.tests, observed.fine)
     behind = list[Finding]()
     for link in links:
         one, other = link.cause.nodes
@@ -126,16 +143,21 @@ def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> li
     """Return the named nodes that are as slow as what crosses a cut, without a fast test: each may
     be a side of it.
     """
+    cuts = [finding for finding in findings if finding.kind == "cut"]
+    nodes = [finding for finding in findings if finding.kind == "node"]
     alone = list[Finding]()
-    for cut, node in product(findings, findings):
-        if cut.kind != "cut" or node.kind != "node":
+    for cut, node in product(cuts, nodes):
+        difference = abs(node.slowdown - cut.slowdown)
+        if not difference < _ALIKE * cut.slowdown:  # or both are infinite
             continue
-        if abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown:
-            tests = posterior.tests_of(node.cause)
-            slowed = slowed_operations(posterior.left_to(node.cause), tests)
-            values = posterior.observed.value[tests[slowed[tests]]]
-            if len(values) and values.max() < -node.slowdown / 2:
-                alone.append(node)
+        tests = posterior.tests_of(node.cause)
+        slowed = _slowed_by(posterior, node.cause)
+        tests = tests[slowed[tests]]
+        if not len(tests):
+            continue
+        fastest = posterior.observed.value[tests].max()
+        if fastest < -node.slowdown / 2:
+            alone.append(node)
     return alone
 
 
@@ -145,22 +167,23 @@ def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> li
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that
     is named itself.
     """
-    named = [finding for finding in findings if finding.named]
+    named = named_of(findings)
     if not named:
         return []
     observed = posterior.observed
     clear = _clear_nodes(observed)
-
-    def is_sure(cause: Cause) -> bool:
+    explained = list[Finding]()
+    for finding in named:
+        cause = finding.cause
         known = clear
         if cause.kind in ("node", "gpu"):
             known = clear.union(cause.nodes)
         tests = posterior.tests_of(cause)
         bad = observed.bad_of(tests)
-        sure = sum(known.issuperset(observed.tests[i].nodes) for i in bad)
-        return sure >= LEAST_SLOW[cause.kind]
-
-    return [finding for finding in named if not is_sure(finding.cause)]
+        telling = observed.within(known, bad)
+        if len(telling) < LEAST_SLOW[cause.kind]:
+            explained.append(finding)
+    return explained
 
 
 def _clear_nodes(observed: Observed) -> set[str]:
@@ -168,20 +191,34 @@ def _clear_nodes(observed: Observed) -> set[str]:
 
     Where all tests are alike, all may be slow. Those under other conditions count as alike.
     """
-    _, places = np.unique(observed.like, return_index=True)
-    firsts = [observed.tests[i] for i in places]
-    # By kind of like tests
-    kind = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)
-    alike = kind[observed.like]
+    alike = _kinds(observed)
     # First where a test of the same kind was slow
-    has_slow = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
-    clear = observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
-    # Then also where nodes that are clear were fine, unless a fast test shows the level to be slow
-    fine = np.flatnonzero(observed.fine & ~observed.fast & ~has_slow[alike])
-    of_clear_nodes = [i for i in fine if clear.issuperset(observed.tests[i].nodes)]
-    has_slow[alike[of_clear_nodes]] = True
-    has_slow[alike[observed.fast]] = False
-    return observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
+    slow = np.bincount(alike[observed.bad], minlength=len(alike))
+    is_level_fine = slow > 0
+    fine = observed.fine & is_level_fine[alike]
+    clear = observed.nodes_of(np.flatnonzero(fine))
+    # Then also where nodes that are clear were fine
+    others = observed.fine & ~fine
+    others &= ~observed.fast
+    of_clear_nodes = observed.within(clear, np.flatnonzero(others))
+    is_level_fine[alike[of_clear_nodes]] = True
+    # A fast test shows the level to be slow
+    is_level_fine[alike[observed.fast]] = False
+    fine = observed.fine & is_level_fine[alike]
+    return observed.nodes_of(np.flatnonzero(fine))
+
+
+def _kinds(observed: Observed) -> Ints:
+    """Return the kind of each test, the same under other conditions."""
+    _, places = np.unique(observed.like, return_index=True)
+    keys = []
+    for i in places:
+        test = observed.tests[i]
+        gpus_each = test.like[-1]
+        keys.append((test.collective, len(test.nodes), gpus_each))
+    # By set of like tests, as `like` numbers them
+    kinds = numbered(keys)
+    return kinds[observed.like]
 
 
 def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
@@ -193,21 +230,29 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
     tests = posterior.tests_of(finding.cause)
     doubtful = dict[str, None]()
     for i in observed.bad_of(tests):
-        for node in observed.tests[i].nodes:
-            if node not in clear:
-                doubtful[node] = None
-    pair = untested_pair(observed.tests, doubtful, sorted(clear))
+        doubtful.update(dict.fromkeys(observed.tests[i].nodes))
+    suspects = [node for node in doubtful if node not in clear]
+    pair = untested_pair(observed.tests, suspects, sorted(clear))
     if pair is None:
         return []
-    if finding.kind != "rail":
-        return [NextTest(pair)]
-    others = {
-        gpus for test in observed.tests for gpus in test.gpus if finding.cause.name not in gpus
-    }
+    gpus: Addresses = ()
+    if finding.kind == "rail":
+        gpus = _without_address(observed.tests, finding.cause.name)
+    return [NextTest(pair, gpus)]
+
+
+def _without_address(tests: Sequence[GroupTest], address: str) -> Addresses:
+    """Return GPUs for both ends of a pair, such as a test had that was without the address; none
+    where all had it.
+    """
+    others = set[tuple[str, ...]]()
+    for test in tests:
+        for gpus in test.gpus:
+            if address not in gpus:
+                others.add(gpus)
     if not others:
-        return [NextTest(pair)]
-    alike = min(others)
-    return [NextTest(pair, (alike, alike))]
+        return ()
+    return (min(others),) * 2
 
 
 def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
@@ -217,9 +262,12 @@ def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     observed = posterior.observed
     sides = joined(observed.tests, observed.fine)
     tested = {frozenset(test.nodes) for test in observed.tests}
-    ends = link.cause.nodes[:2]
-    one, other = ([node for node, side in sides.items() if side == sides[end]] for end in ends)
-    for pair in product(one, other):
+    ends = link.cause.nodes
+    joined_with: list[list[str]] = []
+    for end in ends:
+        beside = [node for node, side in sides.items() if side == sides[end]]
+        joined_with.append(beside)
+    for pair in product(*joined_with):
         if frozenset(pair) not in tested:
             return NextTest(pair)
     return NextTest(ends)

@@ -197,7 +197,7 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     """
     fine = observed.nodes_of(tests[observed.fine[tests]])
     slow = observed.bad_of(tests)
-    return not any(fine.issuperset(observed.tests[i].nodes) for i in slow)
+    return not observed.within(fine, slow)
 
 
 def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:

@@ -141,6 +141,11 @@ class Finding:
         }
 
 
+def named_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return those of the findings that are sure enough to be named."""
+    return [finding for finding in findings if finding.named]
+
+
 def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
     """Return a finding of each part that an effect may be of."""
     first: dict[tuple[CauseKind, str], Cause] = {}

@@ -20,7 +20,7 @@ from seatrial.localize.criticism import (
     supported,
     unsettled,
 )
-from seatrial.localize.findings import Finding, findings_of, titled
+from seatrial.localize.findings import Finding, findings_of, named_of, titled
 from seatrial.localize.group_tests import GroupTest, Switches
 from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
@@ -124,7 +124,7 @@ def _with_band(first: Localization, of_band: Localization) -> Localization:
         return first
     findings = tuple(sorted((*first.findings, *new), key=_rank))
     earlier = None
-    if any(finding.named for finding in first.findings):
+    if named_of(first.findings):
         earlier = first.reason
     return replace(
         first,
@@ -263,7 +263,7 @@ def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | 
         next_test = repeated(tests[odd[0]])
         reason = Reason.of("localize-odd", odd=len(odd), tests=len(tests), next_test=next_test)
         return reason, next_test
-    together = [finding.cause for finding in findings if finding.named and not finding.told_apart]
+    together = [finding.cause for finding in named_of(findings) if not finding.told_apart]
     if together and (next_test := dividing(posterior, together[0])):
         gpus = printable(" ".join(together[0].gpus))
         return Reason.of("localize-together", gpus=gpus, next_test=next_test), next_test
@@ -276,7 +276,7 @@ def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) 
     compared = int(observed.compared.sum())
     reason, next_test = doubt
     verdict = Verdict.INCONCLUSIVE
-    if named := [finding for finding in findings if finding.named]:
+    if named := named_of(findings):
         verdict = _verdict(named)
         reason = join((*map(titled, named[:_REASONS]), reason))
     elif not reason and compared < _LEAST:

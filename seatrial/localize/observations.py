@@ -118,6 +118,10 @@ class Observed:
         """Return the nodes of the tests at these places."""
         return {node for i in places for node in self.tests[i].nodes}
 
+    def within(self, nodes: set[str], places: Iterable[int]) -> list[int]:
+        """Return those of the tests at these places that are of the nodes alone."""
+        return [i for i in places if nodes.issuperset(self.tests[i].nodes)]
+
     def bad_of(self, tests: Ints) -> Ints:
         """Return those of the tests that are slow or failed."""
         return tests[self.bad[tests]]
@@ -237,11 +241,16 @@ class Comparison:
         return number[within].clip(min=1)
 
 
+def ints(numbers: Sequence[int]) -> Ints:
+    """Return the numbers as an array, of integers even if there are none."""
+    return np.array(numbers, dtype=np.int64)
+
+
 def numbered(keys: Iterable[object]) -> Ints:
     """Number the keys from 0 in the order in which they come."""
     number: dict[object, int] = {}
     numbers = [number.setdefault(key, len(number)) for key in keys]
-    return np.array(numbers, dtype=np.int64)
+    return ints(numbers)
 
 
 def _numbered_together(numbers: Ints, keys: Sequence[object]) -> Ints:

@@ -18,7 +18,7 @@ import numpy as np
 
 from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import unsettled
-from seatrial.localize.findings import Finding
+from seatrial.localize.findings import Finding, named_of
 from seatrial.localize.group_tests import GroupTest, Switches
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
@@ -135,7 +135,7 @@ class _Round:
         self.halved = set[str]()  # nodes in tests of half of their GPUs
         self.taken = set[tuple[str, str]]()  # their GPUs that are in one
         self.random = random.Random(state.rounds)
-        self.named = [finding for finding in state.localization.findings if finding.named]
+        self.named = named_of(state.localization.findings)
         self.linked = set[str]()  # nodes with a slow link
         for finding in self.named:
             if finding.kind == "link":
