@@ -10,15 +10,9 @@ from typing import Self
 
 import numpy as np
 
-from seatrial.localize.causes import (
-    Cause,
-    CauseKind,
-    Column,
-    at_one_end,
-    log_choose,
-    socket_halves,
-    together,
-)
+from seatrial.localize.addresses import socket_halves, together
+from seatrial.localize.cause import Cause, CauseKind, Column, log_choose
+from seatrial.localize.gpu_causes import at_one_end
 from seatrial.localize.group_tests import Ends
 from seatrial.localize.likelihood import SOUGHT, Likelihood
 from seatrial.localize.observations import Bools, Floats, Ints, Observed, ints

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, cut_column
+from seatrial.localize.cause import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of, named_of
 from seatrial.localize.group_tests import Addresses, GroupTest, joined

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind, log_choose, side_of
+from seatrial.localize.cause import ALWAYS, Cause, CauseKind, log_choose, side_of
 from seatrial.localize.effects import Effect
 from seatrial.localize.group_tests import TestsByName
 from seatrial.localize.observations import Bools, Ints, Observed

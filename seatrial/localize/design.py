@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seatrial.localize.causes import PENETRANCES, Column
+from seatrial.localize.cause import PENETRANCES, Column
 from seatrial.localize.likelihood import SLOWDOWNS
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 

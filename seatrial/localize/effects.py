@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.causes import PENETRANCES, Cause, CauseKind
+from seatrial.localize.cause import PENETRANCES, Cause, CauseKind
 from seatrial.localize.design import Design
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean
 from seatrial.localize.observations import Floats, Ints

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seatrial.localize.causes import Cause, CauseKind, Sides
+from seatrial.localize.cause import Cause, CauseKind, Sides
 from seatrial.localize.criticism import NAMED, OFTEN
 from seatrial.localize.effects import Effect
 from seatrial.localize.group_tests import TestsByName

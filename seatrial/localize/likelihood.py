@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS
+from seatrial.localize.cause import ALWAYS
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 # Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.localize.causes import CauseKind
+from seatrial.localize.cause import CauseKind
 from seatrial.localize.confounded import doubt_confounded, doubted
 from seatrial.localize.criticism import (
     LEAST_SLOW,

@@ -14,7 +14,7 @@ from math import log
 
 import numpy as np
 
-from seatrial.localize.causes import Cause, Sides, side_by_node
+from seatrial.localize.cause import Cause, Sides, side_by_node
 from seatrial.localize.criticism import slowed_operations
 from seatrial.localize.effects import Effect
 from seatrial.localize.group_tests import GroupTest, joined

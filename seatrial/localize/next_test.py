@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.localize.causes import PLACEMENTS, Cause, across_sockets
+from seatrial.localize.addresses import across_sockets
+from seatrial.localize.cause import PLACEMENTS, Cause
 from seatrial.localize.effects import Effect
 from seatrial.localize.group_tests import Addresses, GroupTest
 from seatrial.localize.posterior import Posterior

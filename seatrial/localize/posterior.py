@@ -14,18 +14,18 @@ from typing import Self
 import numpy as np
 
 from seatrial.localize.blocks import block_columns
-from seatrial.localize.causes import (
+from seatrial.localize.cause import (
     ALWAYS,
     Cause,
     CauseKind,
     Column,
-    columns,
     cut_column,
     plausible,
     side_of,
     with_penetrances,
     with_reference_tests,
 )
+from seatrial.localize.causes import columns
 from seatrial.localize.cut import Pairs, best_side, groups_apart
 from seatrial.localize.design import Design
 from seatrial.localize.effects import (

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seatrial.localize.causes import Cause
+from seatrial.localize.cause import Cause
 from seatrial.localize.criticism import unsettled
 from seatrial.localize.findings import Finding, named_of
 from seatrial.localize.group_tests import GroupTest, Switches

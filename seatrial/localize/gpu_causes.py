@@ -1,0 +1,128 @@
+"""GPUs as causes of slow tests: of one node, of a socket, and of a rail. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import log
+
+import numpy as np
+
+from seatrial.localize.addresses import socket_halves, together
+from seatrial.localize.cause import EXPECTED, Cause, CauseKind, Column
+from seatrial.localize.group_tests import Ends, GroupTest, TestsByName
+from seatrial.localize.observations import Observed
+
+
+def of_gpus(observed: Observed) -> list[Column]:
+    """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together
+    are one candidate.
+
+    So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
+    """
+    bad = observed.nodes_of(np.flatnonzero(observed.bad))
+    ends = observed.tests.ends
+    total = sum(map(len, ends.values()))
+    found = list[Column]()
+    for node, tests in ends.items():
+        if node not in bad:
+            continue
+        alike = together(tests)
+        if len(alike) < 2:
+            continue
+        for addresses, where in alike.items():
+            prior = EXPECTED["gpu"] * len(addresses) / total
+            cause = _on_node(node, addresses, prior)
+            found.append(Column.of(cause, where))
+        prior = EXPECTED["socket"] / 2 / len(ends)
+        for socket, where in _sockets(tests):
+            if socket not in alike:
+                cause = _on_node(node, socket, prior)
+                found.append(Column.of(cause, where))
+    return found
+
+
+def _sockets(tests: TestsByName) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """Yield the GPUs of each socket of a node with their tests, but for a socket that took part in
+    all of these.
+    """
+    every = _tests_of(tests, tests)
+    for socket in socket_halves(tests):
+        where = _tests_of(tests, socket)
+        if len(where) < len(every):
+            yield socket, where
+
+
+def _on_node(node: str, addresses: tuple[str, ...], prior: float) -> Cause:
+    """Make the cause of GPUs of a node."""
+    kind: CauseKind = "gpu"
+    if len(addresses) > 1:
+        kind = "socket"
+    name = f"{node}/{' '.join(addresses)}"
+    return Cause(kind, name, nodes=(node,), gpus=addresses, log_prior=log(prior))
+
+
+def _tests_of(tests: TestsByName, addresses: Iterable[str]) -> list[int]:
+    """Return the tests with any of the addresses."""
+    places = set[int]()
+    for address in addresses:
+        places.update(tests[address])
+    return sorted(places)
+
+
+def of_rails(observed: Observed) -> list[Column]:
+    """Return columns of GPU addresses on all nodes, for addresses that some tests have and some
+    have not.
+
+    Those that always take part together are one.
+    """
+    everywhere = _tests_by_address(observed.tests.ends)
+    some = dict[tuple[str, ...], list[int]]()
+    for gpus, where in together(everywhere).items():
+        if len(where) < len(observed.tests):
+            some[gpus] = where
+    number = max(1, len(some))
+    log_prior = log(EXPECTED["rail"] / number)
+    rails = list[Column]()
+    for gpus, where in some.items():
+        cause = Cause("rail", " ".join(gpus), gpus=gpus, log_prior=log_prior)
+        rail = Column.of(cause, where)
+        rails.append(rail)
+        rails += at_one_end(rail, observed.tests)
+    return rails
+
+
+def _tests_by_address(ends: Ends) -> TestsByName:
+    """Return the tests with each address that more than one node has."""
+    nodes = Counter[str]()
+    places: dict[str, set[int]] = defaultdict(set)
+    for tests in ends.values():
+        nodes.update(tests.keys())
+        for address, where in tests.items():
+            places[address].update(where)
+    by_address: TestsByName = {}
+    for address, some in places.items():
+        if nodes[address] > 1:
+            by_address[address] = sorted(some)
+    return by_address
+
+
+def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
+    """Return the column with only its tests to the outside, if it has others too: then only its
+    uplinks are slow.
+
+    Of a rail those on single GPUs: which path data takes may be up to a hash.
+    """
+    inside = set(part.cause.nodes)
+    outside = []
+    for i in part.tests.tolist():
+        test = tests[i]
+        is_within = not inside or inside.issuperset(test.nodes)
+        if is_within and not test.crossed:
+            continue
+        if part.cause.kind == "rail" and any(len(gpus) != 1 for gpus in test.gpus):
+            continue
+        outside.append(i)
+    if not 0 < len(outside) < len(part.tests):
+        return []
+    cause = replace(part.cause, at_one_end=True)
+    return [Column.of(cause, outside)]
