@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.group_tests import GroupTest, Names
 
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 Place = TypeVar("Place", int, tuple[str, int])  # of a test, or of one beside a node
 
 
-def together(where: Mapping[str, Sequence[Place]]) -> dict[tuple[str, ...], list[Place]]:
+def together(where: Mapping[str, Sequence[Place]]) -> dict[Names, list[Place]]:
     """Return the tests of each group of addresses that took part in the same ones."""
     alike: dict[tuple[Place, ...], list[str]] = defaultdict(list)
     for address in sorted(where):
@@ -20,7 +20,7 @@ def together(where: Mapping[str, Sequence[Place]]) -> dict[tuple[str, ...], list
     return {tuple(addresses): list(tests) for tests, addresses in alike.items()}
 
 
-def socket_halves(addresses: Iterable[str]) -> list[tuple[str, ...]]:
+def socket_halves(addresses: Iterable[str]) -> list[Names]:
     """Return the addresses on each of two sockets; none where all are on one."""
     seen = frozenset(addresses)
     second = {address for address in seen if _is_on_second_socket(address)}
@@ -38,7 +38,7 @@ def across_sockets(test: GroupTest) -> bool:
 
 
 @lru_cache(1024)
-def _sockets(addresses: tuple[str, ...]) -> frozenset[bool]:
+def _sockets(addresses: Names) -> frozenset[bool]:
     """Return whether any of the addresses is on the second socket, and any is not."""
     return frozenset(map(_is_on_second_socket, addresses))
 

@@ -13,7 +13,7 @@ import numpy as np
 from seatrial.localize.addresses import socket_halves, together
 from seatrial.localize.cause import Cause, CauseKind, Column, log_choose
 from seatrial.localize.gpu_causes import at_one_end
-from seatrial.localize.group_tests import Ends
+from seatrial.localize.group_tests import Ends, Names
 from seatrial.localize.likelihood import SOUGHT, Likelihood
 from seatrial.localize.observations import Bools, Floats, Ints, Observed, ints
 
@@ -45,7 +45,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         if len(addresses) > 1:
             least = _LEAST_SOCKETS
         varied = places.varied(times)
-        tried = set[tuple[str, ...]]()
+        tried = set[Names]()
         for ratio in ratios:
             members = places.members(ratio, least)
             chosen = tuple(places.names[i] for i in np.flatnonzero(members))
@@ -66,7 +66,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     return blocks
 
 
-def _sets(ends: Ends) -> list[tuple[str, ...]]:
+def _sets(ends: Ends) -> list[Names]:
     """Return each address, those that always took part together as one, and those of each
     socket.
     """
@@ -150,9 +150,7 @@ class _Places:
         return members
 
 
-def _column(
-    addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int
-) -> Column:
+def _column(addresses: Names, nodes: Names, tests: Ints, of: int, sets: int) -> Column:
     """Make the column; each number of nodes is equally likely, and each choice of them."""
     kind: CauseKind = "leaf"
     if len(addresses) > 1:

@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.group_tests import GroupTest, Names
 from seatrial.localize.observations import Bools, Floats, Ints, Observed, ints
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link", "socket", "leaf"]
-Sides = tuple[tuple[str, ...], ...]  # nodes of each side of a cut
+Key = tuple[CauseKind, str]  # kind and name
+Sides = tuple[Names, ...]  # nodes of each side of a cut
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
 # Of an intermittent one: a path is up to a hash, a port flaps
@@ -52,15 +53,15 @@ class Cause:
 
     kind: CauseKind
     name: str
-    nodes: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
+    nodes: Names = ()
+    gpus: Names = ()
     sides: Sides = ()
     penetrance: float = ALWAYS
     at_one_end: bool = False
     log_prior: float = 0.0
 
     @property
-    def key(self) -> tuple[CauseKind, str]:
+    def key(self) -> Key:
         """Kind and name, by which a part is known."""
         return self.kind, self.name
 

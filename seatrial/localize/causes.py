@@ -19,10 +19,10 @@ from seatrial.localize.cause import (
     with_reference_tests,
 )
 from seatrial.localize.gpu_causes import of_gpus, of_rails
-from seatrial.localize.group_tests import GroupTest, Switches
+from seatrial.localize.group_tests import GroupTest, Names, Switches
 from seatrial.localize.observations import Observed
 
-Places = dict[str, tuple[tuple[str, ...], list[int]]]
+Places = dict[str, tuple[Names, list[int]]]
 
 
 def columns(observed: Observed, groups: Switches) -> list[Column]:

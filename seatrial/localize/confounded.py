@@ -11,7 +11,7 @@ import numpy as np
 from seatrial.localize.cause import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of, named_of
-from seatrial.localize.group_tests import Addresses, GroupTest, joined
+from seatrial.localize.group_tests import Addresses, GroupTest, Names, joined
 from seatrial.localize.next_test import NextTest, untested_pair
 from seatrial.localize.observations import Band, Bools, Ints, Observed, numbered
 from seatrial.localize.posterior import Posterior
@@ -245,7 +245,7 @@ def _without_address(tests: Sequence[GroupTest], address: str) -> Addresses:
     """Return GPUs for both ends of a pair, such as a test had that was without the address; none
     where all had it.
     """
-    others = set[tuple[str, ...]]()
+    others = set[Names]()
     for test in tests:
         for gpus in test.gpus:
             if address not in gpus:

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.group_tests import GroupTest, Names
 from seatrial.localize.max_cut import max_cut
 from seatrial.localize.observations import Floats, Ints, ints
 
@@ -35,7 +35,7 @@ class Pairs:
     @classmethod
     def of(cls, tests: Sequence[GroupTest]) -> "Pairs":
         """Number the pairs in the order in which their first tests come."""
-        number: dict[tuple[str, ...], int] = {}
+        number: dict[Names, int] = {}
         places = list[int]()
         numbers = list[int]()
         for i, test in enumerate(tests):

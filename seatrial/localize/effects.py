@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.cause import PENETRANCES, Cause, CauseKind
+from seatrial.localize.cause import PENETRANCES, Cause, Key
 from seatrial.localize.design import Design
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean
 from seatrial.localize.observations import Floats, Ints
@@ -39,9 +39,9 @@ class Effect:
     unsure: frozenset[str] = frozenset()
 
     @property
-    def parts(self) -> dict[tuple[CauseKind, str], float]:
+    def parts(self) -> dict[Key, float]:
         """The shares by the part that is blamed."""
-        shares: dict[tuple[CauseKind, str], float] = {}
+        shares: dict[Key, float] = {}
         for cause, share in zip(self.causes, self.shares, strict=True):
             before = shares.get(cause.key, 0.0)
             shares[cause.key] = before + share

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seatrial.localize.cause import Cause, CauseKind, Sides
+from seatrial.localize.cause import Cause, CauseKind, Key, Sides
 from seatrial.localize.criticism import NAMED, OFTEN
 from seatrial.localize.effects import Effect
-from seatrial.localize.group_tests import TestsByName
+from seatrial.localize.group_tests import Names, TestsByName
 from seatrial.localize.membership import unsure_nodes
 from seatrial.localize.next_test import dividing
 from seatrial.localize.observations import Band, Ints, Observed
@@ -63,7 +63,7 @@ class Evidence:
     """
 
     source: str
-    nodes: tuple[str, ...]
+    nodes: Names
     ratio: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Finding:
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
     band: Band = "large"  # of message sizes, that shows it
     told_apart: bool = True  # whether tests tell its GPUs from each other
-    unsure: tuple[str, ...] = ()  # nodes that may belong to it or not
+    unsure: Names = ()  # nodes that may belong to it or not
 
     @property
     def named(self) -> bool:
@@ -95,7 +95,7 @@ class Finding:
         return self.confidence >= NAMED
 
     @property
-    def nodes(self) -> tuple[str, ...]:
+    def nodes(self) -> Names:
         """The nodes that surely belong to it."""
         return _without(self.unsure, self.cause.nodes)
 
@@ -148,7 +148,7 @@ def named_of(findings: Iterable[Finding]) -> list[Finding]:
 
 def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
     """Return a finding of each part that an effect may be of."""
-    first: dict[tuple[CauseKind, str], Cause] = {}
+    first: dict[Key, Cause] = {}
     for cause in effect.causes:
         first.setdefault(cause.key, cause)
     likeliest = effect.causes[0].key
@@ -253,7 +253,7 @@ def _listed(names: Iterable[str]) -> str:
     return some_of(map(printable, names), _NODES_SHOWN)
 
 
-def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+def _without(unsure: Sequence[str], names: Sequence[str]) -> Names:
     """Return names of nodes, or of GPUs with that of their node in front, without unsure nodes."""
     return tuple(name for name in names if name.partition("/")[0] not in unsure)
 
@@ -345,7 +345,7 @@ def _sides(observed: Observed, cause: Cause) -> Sides:
     return cause.nodes, tuple(sorted(rest))
 
 
-def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[Names, Names]:
     """Return the blamed addresses and the others; on blamed nodes each with the name of its node in
     front.
     """

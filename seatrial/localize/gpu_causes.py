@@ -9,7 +9,7 @@ import numpy as np
 
 from seatrial.localize.addresses import socket_halves, together
 from seatrial.localize.cause import EXPECTED, Cause, CauseKind, Column
-from seatrial.localize.group_tests import Ends, GroupTest, TestsByName
+from seatrial.localize.group_tests import Ends, GroupTest, Names, TestsByName
 from seatrial.localize.observations import Observed
 
 
@@ -41,7 +41,7 @@ def of_gpus(observed: Observed) -> list[Column]:
     return found
 
 
-def _sockets(tests: TestsByName) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+def _sockets(tests: TestsByName) -> Iterator[tuple[Names, list[int]]]:
     """Yield the GPUs of each socket of a node with their tests, but for a socket that took part in
     all of these.
     """
@@ -52,7 +52,7 @@ def _sockets(tests: TestsByName) -> Iterator[tuple[tuple[str, ...], list[int]]]:
             yield socket, where
 
 
-def _on_node(node: str, addresses: tuple[str, ...], prior: float) -> Cause:
+def _on_node(node: str, addresses: Names, prior: float) -> Cause:
     """Make the cause of GPUs of a node."""
     kind: CauseKind = "gpu"
     if len(addresses) > 1:
@@ -76,7 +76,7 @@ def of_rails(observed: Observed) -> list[Column]:
     Those that always take part together are one.
     """
     everywhere = _tests_by_address(observed.tests.ends)
-    some = dict[tuple[str, ...], list[int]]()
+    some = dict[Names, list[int]]()
     for gpus, where in together(everywhere).items():
         if len(where) < len(observed.tests):
             some[gpus] = where

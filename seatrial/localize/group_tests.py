@@ -8,7 +8,8 @@ from itertools import combinations
 _MESH = 32  # nodes; of more, single links make no difference to an alltoall
 
 Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
-Addresses = tuple[tuple[str, ...], ...]  # of the GPUs of each node
+Names = tuple[str, ...]  # of nodes, or addresses of GPUs
+Addresses = tuple[Names, ...]  # of the GPUs of each node
 TestsByName = dict[str, list[int]]  # the places of tests
 Ends = dict[str, TestsByName]  # by node and address
 
@@ -25,7 +26,7 @@ class GroupTest:
 
     name: str
     collective: str
-    nodes: tuple[str, ...]
+    nodes: Names
     busbw_gb_s: Mapping[int, float] = field(default_factory=dict)
     gpus: Addresses = ()
     conditions: str = ""
@@ -38,7 +39,7 @@ class GroupTest:
         return not self.busbw_gb_s
 
     @property
-    def ends(self) -> Iterable[tuple[str, tuple[str, ...]]]:
+    def ends(self) -> Iterable[tuple[str, Names]]:
         """Each node with the addresses of its GPUs, where they are known."""
         return zip(self.nodes, self.gpus, strict=False)
 

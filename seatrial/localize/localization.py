@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.localize.cause import CauseKind
+from seatrial.localize.cause import Key
 from seatrial.localize.confounded import doubt_confounded, doubted
 from seatrial.localize.criticism import (
     LEAST_SLOW,
@@ -164,7 +164,7 @@ class _Explanation:
     posterior: Posterior
     findings: list[Finding]
     apart: NextTest | None
-    contradicted: frozenset[tuple[CauseKind, str]]
+    contradicted: frozenset[Key]
 
     @classmethod
     def of(cls, posterior: Posterior, band: Band) -> "_Explanation":

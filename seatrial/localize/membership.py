@@ -17,7 +17,7 @@ import numpy as np
 from seatrial.localize.cause import Cause, Sides, side_by_node
 from seatrial.localize.criticism import slowed_operations
 from seatrial.localize.effects import Effect
-from seatrial.localize.group_tests import GroupTest, joined
+from seatrial.localize.group_tests import GroupTest, Names, joined
 from seatrial.localize.observations import Floats, Ints, Observed
 from seatrial.localize.posterior import Posterior
 
@@ -26,7 +26,7 @@ _SURE = log(9)  # log odds
 _ByGroup = defaultdict[str, dict[int, float]]  # log odds of a node, by the place of a group
 
 
-def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
+def unsure_nodes(posterior: Posterior, cause: Cause) -> Names:
     """Return nodes whose odds to belong to a cause of several nodes, or to its group, are between
     1:9 and 9:1.
     """
@@ -119,7 +119,7 @@ def _share_slow(observed: Observed, tests: Ints) -> float:
     return float(np.clip(share, 2 * _STRAYS, 1 - _STRAYS))
 
 
-def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
+def _unsure_of_cut(posterior: Posterior, cause: Cause) -> Names:
     """Return nodes that are about as likely in another group; of more than two groups also in one
     of their own.
 
@@ -182,7 +182,7 @@ def _of_alike_groups(sides: Sides, by_group: _ByGroup) -> set[str]:
     return nodes
 
 
-def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
+def _unsure_of_set(posterior: Posterior, cause: Cause) -> Names:
     """Return nodes that are about as likely in the set as not.
 
     A slow test counts for a node if no other node of it may be in the set; a fine one against all

@@ -12,7 +12,7 @@ import numpy as np
 from seatrial.localize.addresses import across_sockets
 from seatrial.localize.cause import PLACEMENTS, Cause
 from seatrial.localize.effects import Effect
-from seatrial.localize.group_tests import Addresses, GroupTest
+from seatrial.localize.group_tests import Addresses, GroupTest, Names
 from seatrial.localize.posterior import Posterior
 from seatrial.text.printable import printable
 
@@ -26,7 +26,7 @@ _SUSPECTS = 6  # nodes
 class NextTest:
     """A test to run: nodes, and the addresses of the GPUs of each where they matter."""
 
-    nodes: tuple[str, ...]
+    nodes: Names
     gpus: Addresses = ()
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ def _settings(
     if not any(of_tests):
         return [()]
     of_slow_tests = Counter(gpus for i in slow for gpus in tests[i].gpus)
-    distinct = dict[tuple[str, ...], None]()
+    distinct = dict[Names, None]()
     for times in (of_slow_tests, of_tests):
         for gpus, _ in times.most_common(_ADDRESSES):
             distinct[gpus] = None
@@ -228,7 +228,7 @@ def _settings(
     ]
 
 
-def _dividing(causes: Sequence[Cause]) -> list[tuple[str, ...]]:
+def _dividing(causes: Sequence[Cause]) -> list[Names]:
     """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets,
     and each of them.
     """

@@ -17,8 +17,8 @@ from seatrial.localize.blocks import block_columns
 from seatrial.localize.cause import (
     ALWAYS,
     Cause,
-    CauseKind,
     Column,
+    Key,
     cut_column,
     plausible,
     side_of,
@@ -139,7 +139,7 @@ class _Fit:
 def infer(
     observed: Observed,
     groups: Switches,
-    excluded: Collection[tuple[CauseKind, str]] = (),
+    excluded: Collection[Key] = (),
     *,
     with_single_nodes: bool = False,
 ) -> Posterior:
@@ -317,7 +317,7 @@ class _CutSearch:
 
     observed: Observed
     pairs: Pairs
-    excluded: Collection[tuple[CauseKind, str]]
+    excluded: Collection[Key]
     with_single_nodes: bool
 
     def new_beside(self, known: Sequence[Effect], design: Design) -> list[Column]:

@@ -19,7 +19,7 @@ import numpy as np
 from seatrial.localize.cause import Cause
 from seatrial.localize.criticism import unsettled
 from seatrial.localize.findings import Finding, named_of
-from seatrial.localize.group_tests import GroupTest, Switches
+from seatrial.localize.group_tests import GroupTest, Names, Switches
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import Observed
@@ -49,8 +49,8 @@ class Group:
     take part.
     """
 
-    nodes: tuple[str, ...]
-    gpus: tuple[str, ...] = ()
+    nodes: Names
+    gpus: Names = ()
 
     def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
         """Return the test of this group; without busbw it failed."""
@@ -67,8 +67,8 @@ class Group:
 class State:
     """What is known after some rounds. `gpus` are the names of the GPUs that every node has."""
 
-    nodes: tuple[str, ...]
-    gpus: tuple[str, ...]
+    nodes: Names
+    gpus: Names
     groups: Switches
     tests: tuple[GroupTest, ...]
     rounds: int
@@ -127,8 +127,8 @@ class _Round:
         self.fine: set[str] = set()  # nodes with a fine test on all GPUs
         self.met: set[frozenset[str]] = set()  # pairs that have been tested
         self.apart: set[str] = set()  # nodes that have been tested on single GPUs
-        self.good: dict[tuple[str, ...], None] = {}  # pairs that were fine together on all GPUs
-        self.compared = set[tuple[str, ...]]()  # those that have been tested on single GPUs
+        self.good: dict[Names, None] = {}  # pairs that were fine together on all GPUs
+        self.compared = set[Names]()  # those that have been tested on single GPUs
         self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
         self.each = [(gpu,) for gpu in state.gpus]  # every GPU by itself
@@ -314,7 +314,7 @@ class _Round:
                 self.compared.add(pair)
                 return
 
-    def _test_half_the_gpus(self, pair: tuple[str, ...]) -> None:
+    def _test_half_the_gpus(self, pair: Names) -> None:
         """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free
         for another pair.
 
@@ -344,7 +344,7 @@ class _Round:
                 return helper
         return None
 
-    def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
+    def _add(self, nodes: Sequence[str], *gpus: Names) -> None:
         """Add a group of these nodes, if they are free, or one for each of several choices of their
         GPUs.
         """
