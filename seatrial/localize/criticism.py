@@ -45,7 +45,8 @@ def supported(posterior: Posterior, effect: Effect) -> bool:
     if effect.none >= 1 - NAMED:
         return False
     odd = posterior.unexplained(without=effect)
-    return any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
+    likeliest = effect.causes[:3]
+    return any(_enough(posterior, cause, odd) for cause in likeliest)
 
 
 def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
@@ -54,13 +55,15 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     tests = posterior.tests_of(cause)
     hit = tests[odd[tests]]
     least = LEAST_SLOW[cause.kind]
+    # Of so many tests two strays may be of one pair
     if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS:
-        least += 1  # of so many tests two strays may be of one pair
+        least += 1
     if cause.penetrance < ALWAYS and cause.kind != "rail":
         least += _MORE_IF_SOMETIMES
     counts = np.where(observed.failed[hit], 0.5, 1.0)
     # The operations of one log share a stray
-    most = np.bincount(observed.collective[hit], counts).max(initial=0)
+    by_operation = np.bincount(observed.collective[hit], counts)
+    most = by_operation.max(initial=0)
     return bool(most >= least)
 
 
@@ -71,20 +74,25 @@ def unsettled(posterior: Posterior) -> Bools:
     """
     observed = posterior.observed
     tests = observed.tests
-    quantile = NormalDist().inv_cdf(0.05 / max(1, len(tests)))
+    chance = 0.05 / max(1, len(tests))
+    quantile = NormalDist().inv_cdf(chance)
     odd = posterior.unexplained(limit=max(3.0, -quantile))
-
-    def repeats(i: int) -> tuple[object, ...]:
-        return observed.like[i], tests[i].nodes, tests[i].gpus
-
     slow = np.flatnonzero(odd).tolist()
     nodes = {tests[i].nodes for i in slow}
-    again = [i for i, test in enumerate(tests) if test.nodes in nodes and observed.fine[i]]
-    fine = set(map(repeats, again))
+    fine = set[object]()
+    for i in np.flatnonzero(observed.fine).tolist():
+        if tests[i].nodes in nodes:
+            fine.add(_repeated(observed, i))
     for i in slow:
-        odd[i] = repeats(i) not in fine
+        odd[i] = _repeated(observed, i) not in fine
     odd |= observed.fast
     return odd
+
+
+def _repeated(observed: Observed, i: int) -> object:
+    """Return what a test has in common with its repeats."""
+    test = observed.tests[i]
+    return observed.like[i], test.nodes, test.gpus
 
 
 def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
@@ -96,13 +104,16 @@ def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None
     fits many patterns: it may leave half as many, and no more than strays usually are.
     """
     observed = posterior.observed
-    as_slow = observed.slow & (observed.value < -slowdown / 2)  # failures have reasons of their own
-    left = int((unsettled(posterior) & as_slow).sum())
+    # Failures have reasons of their own
+    as_slow = observed.slow & (observed.value < -slowdown / 2)
+    left_over = unsettled(posterior) & as_slow
+    left = int(left_over.sum())
     tests = int((~observed.alone).sum())
-    share = left / max(1, int(as_slow.sum()))
-    if cause is not None and cause.penetrance < ALWAYS:
-        return left > _STRAYS * tests + 1 and share > _MISFIT / 2
-    return _beyond_strays(left, tests) and share > _MISFIT
+    slow = int(as_slow.sum())
+    share = left / max(1, slow)
+    if cause is None or cause.penetrance == ALWAYS:
+        return share > _MISFIT and _beyond_strays(left, tests)
+    return share > _MISFIT / 2 and left > _STRAYS * tests + 1
 
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
@@ -115,7 +126,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
     tests = posterior.tests_of(cause)
     within = slowed_operations(observed, tests)
     tests = tests[within[tests]]
-    rest = within.copy()
+    rest = within
     rest[tests] = False
     # Without the GPUs that are blamed, tests of the same nodes have to be better
     if cause.kind in ("rail", "leaf", "socket"):
@@ -124,11 +135,16 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
         if not _contrasts(every, cause, compared, others):
             return True
     tests = tests[~observed.alone[tests]]
-    if cause.kind == "cut" and _slow_within(observed, cause, rest & ~observed.alone):
-        return True
+    if cause.kind == "cut":
+        rest &= ~observed.alone
+        if _slow_within(observed, cause, rest):
+            return True
     if cause.penetrance == ALWAYS:
         return _is_mostly_fine(observed, tests)
-    return cause.kind != "link" and _fits_its_parts(observed, cause, tests)
+    # A link has no parts
+    if cause.kind == "link":
+        return False
+    return _fits_its_parts(observed, cause, tests)
 
 
 def _fits_its_parts(observed: Observed, cause: Cause, tests: Ints) -> bool:
@@ -141,9 +157,10 @@ def _fits_its_parts(observed: Observed, cause: Cause, tests: Ints) -> bool:
 def slowed_operations(observed: Observed, tests: Ints) -> Bools:
     """Return the tests of the operations in which tests of a cause are slow often."""
     operation = observed.collective
+    operations = int(operation.max()) + 1
     bad = observed.bad_of(tests)
-    number = np.bincount(operation[tests], minlength=int(operation.max()) + 1)
-    slow = np.bincount(operation[bad], minlength=len(number))
+    number = np.bincount(operation[tests], minlength=operations)
+    slow = np.bincount(operation[bad], minlength=operations)
     often: Bools = slow > OFTEN * number
     return often[operation]
 
@@ -153,9 +170,11 @@ def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
     slow = tests[observed.slow[tests]]
     if not len(slow):
         return False
-    half = float(np.median(observed.value[slow])) / 2
+    usual = float(np.median(observed.value[slow]))
+    half = usual / 2
     clear = ~observed.failed[tests]
     clear &= observed.value[tests] > half
+    # Where noise is as wide, a test between the two is not clear
     clear &= half < -2 * observed.scale[tests]
     return _beyond_strays(int(clear.sum()), len(tests))
 
@@ -164,14 +183,17 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
     """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's
     exact test).
     """
-    others = rest.tolist()
+    others = rest
     if nodes := set(cause.nodes):
-        others = [i for i in others if not nodes.isdisjoint(observed.tests[i].nodes)]
-    slow = int(observed.bad[others].sum())
-    hit = int(observed.bad[tests].sum())
-    if not _beyond_strays(slow, len(others)):
+        of_nodes = [not nodes.isdisjoint(observed.tests[i].nodes) for i in rest]
+        others = rest[of_nodes]
+    if not _is_slow(observed, others):
         return True
-    return _chance(hit, len(tests), hit + slow, len(tests) + len(others)) < _SIGNIFICANT
+    hit = len(observed.bad_of(tests))
+    slow = hit + len(observed.bad_of(others))
+    total = len(tests) + len(others)
+    chance = _chance(hit, len(tests), slow, total)
+    return chance < _SIGNIFICANT
 
 
 def _uneven(observed: Observed, tests: Ints) -> bool:
@@ -183,19 +205,22 @@ def _uneven(observed: Observed, tests: Ints) -> bool:
         test = observed.tests[i]
         for part in {*test.nodes}.union(*test.gpus):
             parts[part].append(i)
-    hit = int(observed.bad[tests].sum())
-    odds = [
-        _chance(int(observed.bad[where].sum()), len(where), hit, len(tests))
-        for where in parts.values()
-    ]
-    return min(odds, default=1.0) < _CHANCE / max(1, len(odds))
+    slow = len(observed.bad_of(tests))
+    least = 1.0
+    for where in parts.values():
+        hit = int(observed.bad[where].sum())
+        chance = _chance(hit, len(where), slow, len(tests))
+        least = min(least, chance)
+    # One of many parts may look like it by chance
+    return least < _CHANCE / max(1, len(parts))
 
 
 def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     """Return whether each slow test of a rail has a node that is fine in no test, and so may be
     slow itself.
     """
-    fine = observed.nodes_of(tests[observed.fine[tests]])
+    fine_tests = tests[observed.fine[tests]]
+    fine = observed.nodes_of(fine_tests)
     slow = observed.bad_of(tests)
     return not observed.within(fine, slow)
 
@@ -205,18 +230,25 @@ def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
     or of all.
     """
     group_of = side_of(observed.tests, cause.sides)
-    slow = observed.bad & within
+    tests = np.flatnonzero(within)
     for group in {*group_of.tolist()}:
-        inside = group_of == group
-        if _beyond_strays(int((slow & inside).sum()), int((within & inside).sum())):
+        of_group = tests[group_of[tests] == group]
+        if _is_slow(observed, of_group):
             return True
-    return _beyond_strays(int(slow.sum()), int(within.sum()))
+    return _is_slow(observed, tests)
+
+
+def _is_slow(observed: Observed, tests: Ints) -> bool:
+    """Return whether more of the tests are slow than strays are."""
+    slow = observed.bad_of(tests)
+    return _beyond_strays(len(slow), len(tests))
 
 
 def _beyond_strays(slow: int, of: int) -> bool:
     """Return whether more tests are slow than strays are, but for three sigma (Poisson)."""
     usual = _STRAYS * of
-    return bool(slow > usual + 3 * usual**0.5 + 1)
+    sigma: float = usual**0.5
+    return slow > usual + 3 * sigma + 1
 
 
 def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
@@ -228,6 +260,7 @@ def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
     choices = log_choose(total, drawn)
     chances = []
     for k in range(first, last + 1):
-        favourable = log_choose(marked, k) + log_choose(total - marked, drawn - k)
+        others = log_choose(total - marked, drawn - k)
+        favourable = log_choose(marked, k) + others
         chances.append(exp(favourable - choices))
     return sum(chances)

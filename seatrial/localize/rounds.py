@@ -12,7 +12,8 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
+from math import ceil
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from seatrial.localize.findings import Finding, named_of
 from seatrial.localize.group_tests import GroupTest, Names, Switches
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import Observed
+from seatrial.localize.shown import Shown
 
 # Partners with which a part was slow; of a link, slow tests
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}
@@ -101,12 +102,15 @@ def plan(state: State, budget: Budget) -> list[Group]:
 
     None once it is settled or the budget is spent.
     """
-    if state.rounds >= budget.rounds or len(state.nodes) < 2:
+    if state.rounds >= budget.rounds:
+        return []
+    if len(state.nodes) < 2:
         return []
     planned = _Round(state)
     if state.rounds < 2:
         planned.first_doubts()
-        planned.ring(max(2, -(-len(state.nodes) // budget.groups)))
+        size = ceil(len(state.nodes) / budget.groups)
+        planned.ring(max(2, size))
         return planned.chosen
     planned.doubts()
     planned.rest_of_ring()
@@ -117,82 +121,85 @@ def plan(state: State, budget: Budget) -> list[Group]:
 
 
 class _Round:
-    """The groups chosen so far, and the nodes that are still free."""
+    """The groups chosen so far, and the nodes that are still free.
+
+    fine, apart, good, compared: as `Shown` has them.
+    named: the findings that are named.
+    linked: nodes with a slow link.
+    each: every GPU by itself.
+    by_gpu: whether nodes in doubt are tested on each GPU.
+    halved: nodes in tests of half of their GPUs.
+    taken: their GPUs that are in one.
+    helpers: nodes that are fine, at random.
+    """
 
     def __init__(self, state: State) -> None:
         """Learn from the earlier rounds which nodes are fine, and which pairs were tested."""
         self.state = state
+        self.localization = state.localization
+        self.tests = state.tests
+        self.nodes = state.nodes
+        self.gpus = state.gpus
         self.chosen: list[Group] = []
         self.free = dict.fromkeys(state.nodes)
-        self.fine: set[str] = set()  # nodes with a fine test on all GPUs
-        self.met: set[frozenset[str]] = set()  # pairs that have been tested
-        self.apart: set[str] = set()  # nodes that have been tested on single GPUs
-        self.good: dict[Names, None] = {}  # pairs that were fine together on all GPUs
-        self.compared = set[Names]()  # those that have been tested on single GPUs
-        self.helpers: list[str] = []  # nodes that are fine, at random
+        observed = state.localization.posterior.observed
+        shown = Shown.by(observed, len(state.gpus))
+        self.fine = shown.fine
+        self.apart = shown.apart
+        self.met = shown.met
+        self.good = shown.good
+        self.compared = shown.compared
+        self.helpers: list[str] = []
         self.by_gpu = True
-        self.each = [(gpu,) for gpu in state.gpus]  # every GPU by itself
-        self.halved = set[str]()  # nodes in tests of half of their GPUs
-        self.taken = set[tuple[str, str]]()  # their GPUs that are in one
+        self.each: list[Names] = [(gpu,) for gpu in state.gpus]
+        self.halved = set[str]()
+        self.taken = set[tuple[str, str]]()
         self.random = random.Random(state.rounds)
         self.named = named_of(state.localization.findings)
-        self.linked = set[str]()  # nodes with a slow link
+        self.linked = set[str]()
         for finding in self.named:
             if finding.kind == "link":
                 self.linked.update(finding.cause.nodes)
-        self._learn(state.localization.posterior.observed)
-
-    def _learn(self, observed: Observed) -> None:
-        """Note what each of the tests so far has shown."""
-        slow_apart = set[str]()
-        for test, is_fine in zip(observed.tests, observed.fine.tolist(), strict=True):
-            nodes = test.nodes
-            is_pair = len(nodes) == 2
-            if is_pair or is_fine:
-                self.met.update(map(frozenset, test.neighbours))
-            if test.gpus and len(test.gpus[0]) < len(self.state.gpus):
-                self.apart.update(nodes)
-                if nodes in self.good:
-                    self.compared.add(nodes)
-                if not is_fine:
-                    slow_apart.update(nodes)
-            elif is_fine:
-                self.fine.update(nodes)
-                if is_pair:
-                    self.good[nodes] = None
-        self.fine |= self.apart - slow_apart  # on each GPU by itself
 
     def settled(self) -> bool:
         """Return whether causes are named, none is in doubt, and each has been confirmed."""
-        localization = self.state.localization
-        if self.chosen or localization.next_test or not localization.findings:
+        findings = self.localization.findings
+        if self.chosen or self.localization.next_test:
             return False
-        if all(finding.kind != "cut" for finding in localization.findings):
+        if not findings:
+            return False
+        if all(finding.kind != "cut" for finding in findings):
             return True
-        pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
-        return pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
+        pairs = sum(len(test.nodes) == 2 for test in self.tests)
+        return pairs >= _PAIRS_FOR_A_CUT * len(self.nodes)
 
     def _odd_tests(self) -> list[GroupTest]:
         """Return the tests that nothing explains so far."""
         odd = np.flatnonzero(unsettled(self.state.localization.posterior))
-        return [self.state.tests[i] for i in odd]
+        return [self.tests[i] for i in odd]
 
     def first_doubts(self) -> None:
         """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a
         fine node.
         """
-        ring = self.state.nodes
-        doubtful = {node for test in self._odd_tests() for node in test.nodes} - self.fine
-        if len(self.each) < 2 or len(doubtful) > len(ring) // _LIKE:
+        if len(self.each) < 2:
             return
+        doubtful = set[str]()
+        for test in self._odd_tests():
+            doubtful.update(test.nodes)
+        doubtful -= self.fine
+        ring = self.nodes
+        if len(doubtful) > len(ring) // _LIKE:
+            return
+        following = (*ring[1:], ring[0])
         for place, node in enumerate(ring):
             if node not in doubtful:
                 continue
-            neighbours = (ring[place - 1], ring[(place + 1) % len(ring)])
-            other = next((n for n in neighbours if self._is_new(node, n)), None)
             helper = self._free_fine_node(node)
-            if other is not None:
-                self._test_half_the_gpus((node, other))
+            for other in (ring[place - 1], following[place]):
+                if self._is_new(node, other):
+                    self._test_half_the_gpus((node, other))
+                    break
             # Both halves, without a neighbour
             if helper is not None:
                 self._test_half_the_gpus((node, helper))
@@ -209,45 +216,54 @@ class _Round:
     def doubts(self) -> None:
         """Add groups for doubtful parts, unless doubts are all over the fleet."""
         odd = self._odd_tests()
-        times = Counter(node for test in odd for node in test.nodes)
-        known = {node for finding in self.named for node in finding.cause.nodes}
-        new = times.keys() - self.fine - known
-        self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
-        if len(times) > _WIDESPREAD * len(self.state.nodes):
+        times = Counter[str]()
+        for test in odd:
+            times.update(test.nodes)
+        new = times.keys() - self.fine
+        for finding in self.named:
+            new.difference_update(finding.cause.nodes)
+        fleet = len(self.nodes)
+        self.by_gpu = len(new) <= _APART * max(8, fleet)
+        if len(times) > _WIDESPREAD * fleet:
             return
-        localization = self.state.localization
-        doubtful = [finding.cause for finding in localization.findings if not finding.named]
-        self._decide(doubtful, localization.next_test)
+        findings = self.localization.findings
+        doubtful = [finding.cause for finding in findings if not finding.named]
+        self._decide(doubtful, self.localization.next_test)
         for node in sorted(new):
             self._pair_with_fine_node(node)
-        self._repeat([test for test in odd if new.isdisjoint(test.nodes)], times)
-        for finding in localization.findings:
+        others = [test for test in odd if new.isdisjoint(test.nodes)]
+        self._repeat(others, times)
+        for finding in findings:
             self._confirm(finding)
 
     def _decide(self, doubtful: Sequence[Cause], next_test: NextTest | None) -> None:
         """Add the test that tells most about doubtful causes, and pairs of nodes among these."""
-        if doubtful and next_test and len(set(next_test.gpus)) < 2:
-            gpus = next_test.gpus[0] if next_test.gpus else self.state.gpus
-            self._add(next_test.nodes, gpus)
-        nodes = dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node")
-        self._add_untested_neighbours(list(nodes))
+        if doubtful and next_test:
+            settings = list(next_test.gpus) or [self.gpus]
+            # A group has the same GPUs on each node
+            if len(set(settings)) == 1:
+                self._add(next_test.nodes, settings[0])
+        nodes = [cause.name for cause in doubtful if cause.kind == "node"]
+        different = list(dict.fromkeys(nodes))
+        self._add_untested_neighbours(different)
 
     def _repeat(self, odd: Sequence[GroupTest], times: Mapping[str, int]) -> None:
         """Test pairs once more, and of groups the links; `times` is how often each node is in an
         odd test.
         """
-        tested = Counter(test.nodes for test in self.state.tests)
+        tested = Counter(test.nodes for test in self.tests)
         # First what has not been repeated
         for test in sorted(odd, key=lambda test: tested[test.nodes]):
             nodes = test.nodes
             if len(nodes) != 2:
                 self._add_untested_neighbours((*nodes, nodes[0]))
                 continue
-            often = max(times[node] for node in nodes) > 1
-            if often and tested[nodes] == 1 and len(self.each) > 1:
-                self._test_half_the_gpus(nodes)
-            else:
+            is_repeated = tested[nodes] > 1
+            is_alone = max(times[node] for node in nodes) == 1
+            if is_repeated or is_alone or len(self.each) < 2:
                 self._add(nodes, test.gpus[0])
+            else:
+                self._test_half_the_gpus(nodes)
 
     def _confirm(self, finding: Finding) -> None:
         """Repeat what was slow in few tests: links again, nodes with other partners."""
@@ -261,33 +277,37 @@ class _Round:
                 if node not in self.fine:
                     self._pair_with_fine_node(node)
             if few:
-                self._add(nodes, self.state.gpus)
-        elif few or (len(self.each) > 1 and nodes[0] not in self.apart):
+                self._add(nodes, self.gpus)
+            return
+        is_whole = len(self.each) > 1 and nodes[0] not in self.apart
+        if few or is_whole:
             self._pair_with_fine_node(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
         """Return slow tests of different pairs; those on single GPUs of one pair are one."""
-        posterior = self.state.localization.posterior
-        observed = posterior.observed
+        posterior = self.localization.posterior
         tests = posterior.tests_of(finding.cause)
-        slow = observed.bad_of(tests)
-        if finding.cause.kind == "link":
+        slow = posterior.observed.bad_of(tests)
+        if finding.kind == "link":
             return len(slow)
-        return len({observed.tests[i].nodes for i in slow})
+        groups = {self.tests[i].nodes for i in slow}
+        return len(groups)
 
     def _add_untested_neighbours(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
         """Add pairs of neighbours that have not been tested together."""
         skipped = set(without)
         for pair in pairwise(nodes):
             if self._is_new(*pair) and skipped.isdisjoint(pair):
-                self._add(pair, self.state.gpus)
+                self._add(pair, self.gpus)
 
     def _pair_with_fine_node(self, node: str) -> None:
         """Pair a node with one that was fine.
 
         The first time each GPU is tested by itself, all at once, since one may be slow.
         """
-        by_gpu = self.by_gpu and len(self.each) > 1 and node not in self.apart
+        by_gpu = self.by_gpu and node not in self.apart
+        if len(self.each) < 2:
+            by_gpu = False
         if by_gpu:
             self._retest_fine_pair()
         if node not in self.free:
@@ -300,7 +320,7 @@ class _Round:
             self._add(pair, *self.each)
             self.apart.add(node)
         else:
-            self._add(pair, self.state.gpus)
+            self._add(pair, self.gpus)
 
     def _retest_fine_pair(self) -> None:
         """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may
@@ -320,16 +340,17 @@ class _Round:
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
         """
-        if any(node not in self.free and node not in self.halved for node in pair):
+        others = [node for node in pair if node not in self.halved]
+        if not self._are_free(others):
             return
-        middle = len(self.each) // 2
-        for half in (self.each[:middle], self.each[middle:]):
-            taken = {(node, gpu) for node in pair for (gpu,) in half}
+        middle = len(self.gpus) // 2
+        for half in (self.gpus[:middle], self.gpus[middle:]):
+            taken = set(product(pair, half))
             if not self.taken.isdisjoint(taken):
                 continue
             self.taken |= taken
             self.halved.update(pair)
-            self.chosen += [Group(pair, gpus) for gpus in half]
+            self.chosen += [Group(pair, (gpu,)) for gpu in half]
             for node in pair:
                 self.free.pop(node, None)
             return
@@ -337,10 +358,12 @@ class _Round:
     def _free_fine_node(self, node: str) -> str | None:
         """Return a random free node that was fine and has not been tested with this one."""
         if not self.helpers:
-            self.helpers = [n for n in self.free if n in self.fine]
+            self.helpers = [free for free in self.free if free in self.fine]
             self.random.shuffle(self.helpers)
         for helper in self.helpers:
-            if helper in self.free and helper != node and self._is_new(helper, node):
+            if helper == node or helper not in self.free:
+                continue
+            if self._is_new(helper, node):
                 return helper
         return None
 
@@ -348,39 +371,42 @@ class _Round:
         """Add a group of these nodes, if they are free, or one for each of several choices of their
         GPUs.
         """
-        if self._are_free(nodes):
-            self.chosen += [Group(tuple(nodes), each) for each in gpus]
-            for node in nodes:
-                del self.free[node]
+        if not self._are_free(nodes):
+            return
+        for each in gpus:
+            self.chosen.append(Group(tuple(nodes), each))
+        for node in nodes:
+            del self.free[node]
 
     def ring(self, size: int) -> None:
         """Add segments of the ring, in the second round shifted by half of one: of pairs, the other
         links.
         """
-        nodes = self.state.nodes
-        shift = size // 2 if self.state.rounds else 0
-        ring = (*nodes[shift:], *nodes[:shift])
+        ring = self.nodes
+        if self.state.rounds:
+            shift = size // 2
+            ring = (*ring[shift:], *ring[:shift])
         for first in range(0, len(ring), size):
             segment = ring[first : first + size]
             members = [node for node in segment if node in self.free]
             if len(members) > 1:
-                self._add(members, self.state.gpus)
+                self._add(members, self.gpus)
 
     def rest_of_ring(self) -> None:
         """Add links of the ring that were not tested because their nodes were busy, except those of
         slow nodes.
         """
-        slow = {finding.cause.name for finding in self.named if finding.cause.kind == "node"}
-        nodes = self.state.nodes
-        self._add_untested_neighbours((*nodes, nodes[0]), slow)
+        slow = {finding.cause.name for finding in self.named if finding.kind == "node"}
+        ring = (*self.nodes, self.nodes[0])
+        self._add_untested_neighbours(ring, slow)
 
     def at_random(self, most: int) -> None:
         """Pair all remaining nodes at random; in every other round on single rails, until something
         is found.
         """
-        gpus = self.state.gpus
-        by_rail = self.state.rounds % 2 == 0 and len(gpus) > 1
-        if self.state.localization.findings:
+        is_even_round = self.state.rounds % 2 == 0
+        by_rail = is_even_round and len(self.gpus) > 1
+        if self.localization.findings:
             by_rail = False
         if by_rail:
             self._retest_fine_pair()
@@ -388,14 +414,14 @@ class _Round:
         free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
         # The pairs take turns with the rails, so that each rail has three pairs at least
-        every = max(1, min(len(gpus), len(free) // 6))
+        turns = min(len(self.gpus), len(free) // 6)
+        turns = max(1, turns)
         for i, pair in enumerate(self._untested_pairs(free)):
             if len(self.chosen) >= most:
                 break
-            if not by_rail:
-                self.chosen.append(Group(pair, gpus))
-                continue
-            rails = self.each[i % every :: every]
+            rails = [self.gpus]
+            if by_rail:
+                rails = self.each[i % turns :: turns]
             self.chosen += [Group(pair, rail) for rail in rails]
 
     def _untested_pairs(self, free: list[str]) -> Iterator[tuple[str, str]]:
@@ -403,5 +429,9 @@ class _Round:
         while len(free) > 1:
             node = free.pop()
             last = len(free) - 1
-            untested = (i for i in range(last, -1, -1) if self._is_new(node, free[i]))
-            yield node, free.pop(next(untested, last))
+            chosen = last
+            for i in range(last, -1, -1):
+                if self._is_new(node, free[i]):
+                    chosen = i
+                    break
+            yield node, free.pop(chosen)
