@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, inf
 from typing import Literal
 
 import numpy as np
@@ -61,19 +62,16 @@ class Levels:
         kinds = len(observed.like_sizes)
         bad = np.bincount(observed.like[observed.bad], minlength=kinds)
         flat: Bools = bad == 0
-        groups: list[set[frozenset[str]]] = [set() for _ in range(kinds)]
+        groups = [set[frozenset[str]]() for _ in range(kinds)]
         for test, like in zip(observed.tests, observed.like.tolist(), strict=True):
             groups[like].add(frozenset(test.nodes))
+        sets = list(map(len, groups))
         largest = [max(map(len, some)) for some in groups]
-        reach = [size / len(observed.nodes) for size in largest]
-        telling = observed.fine & ~observed.fast & ~flat[observed.like]
-        fine = observed.nodes_of(np.flatnonzero(telling))
-        clear = np.array([fine.issuperset(test.nodes) for test in observed.tests], dtype=bool)
         return cls(
             flat=flat,
-            clear=clear & observed.fine,
-            sets=np.array(list(map(len, groups)), dtype=float),
-            reach=np.array(reach),
+            clear=_clear(observed, flat),
+            sets=np.array(sets, dtype=float),
+            reach=np.array(largest) / len(observed.nodes),
         )
 
     def doubt(self, like: Ints, without: Floats) -> Floats:
@@ -85,8 +83,20 @@ class Levels:
         missed = 1 - self.reach[like]
         chance = np.zeros(len(like))
         for faults, probability in enumerate(_MORE_FAULTS, start=1):
-            chance += probability * (1 - missed**faults) ** others
+            touched = 1 - missed**faults
+            chance += probability * touched**others
         return np.where(self.flat[like], chance, 0.0)
+
+
+def _clear(observed: "Observed", flat: Bools) -> Bools:
+    """Return the fine tests of nodes that were fine in tests like which others are slow."""
+    telling = observed.fine & ~observed.fast
+    telling &= ~flat[observed.like]
+    nodes = observed.nodes_of(np.flatnonzero(telling))
+    fine = np.flatnonzero(observed.fine)
+    clear = np.zeros(len(observed.tests), dtype=bool)
+    clear[observed.within(nodes, fine)] = True
+    return clear
 
 
 @dataclass(frozen=True)
@@ -116,11 +126,18 @@ class Observed:
 
     def nodes_of(self, places: Iterable[int]) -> set[str]:
         """Return the nodes of the tests at these places."""
-        return {node for i in places for node in self.tests[i].nodes}
+        nodes = set[str]()
+        for i in places:
+            nodes.update(self.tests[i].nodes)
+        return nodes
 
     def within(self, nodes: set[str], places: Iterable[int]) -> list[int]:
         """Return those of the tests at these places that are of the nodes alone."""
-        return [i for i in places if nodes.issuperset(self.tests[i].nodes)]
+        within = list[int]()
+        for i in places:
+            if nodes.issuperset(self.tests[i].nodes):
+                within.append(i)
+        return within
 
     def bad_of(self, tests: Ints) -> Ints:
         """Return those of the tests that are slow or failed."""
@@ -134,7 +151,7 @@ class Observed:
     @cached_property
     def like_sizes(self) -> Ints:
         """How many like tests there are that are compared."""
-        kinds = int(self.like.max()) + 1 if len(self.tests) else 0
+        kinds = int(self.like.max(initial=-1)) + 1
         return np.bincount(self.like[self.compared], minlength=kinds)
 
     @cached_property
@@ -167,10 +184,11 @@ class Observed:
 class Comparison:
     """Tests beside those that are like them, of which each band of message sizes is observed.
 
-    Of each test, `_group` numbers its nodes with the number of GPUs that each takes part with,
-    `_setting` its nodes with these GPUs themselves, and `_kind` a setting with an operation.
-    `_logs` has an entry for each set of like tests: their places, and the log ratio of each to the
-    level of all, a column for each message size.
+    _group: of each test, the number of its nodes with how many GPUs each takes part with.
+    _setting: of each test, the number of its nodes with these GPUs themselves.
+    _kind: of each test, the number of its setting with an operation.
+    _logs: of each set of like tests, their places, and the log ratio of each to the level of all,
+        a column for each message size.
     """
 
     def __init__(self, tests: Sequence[GroupTest]) -> None:
@@ -180,19 +198,22 @@ class Comparison:
         self._collective = numbered(test.collective for test in tests)
         self._like = numbered(test.like for test in tests)
         nodes = numbered(frozenset(test.nodes) for test in tests)
-        self._share = 1 / np.bincount(nodes)[nodes]
-        gpus_each = [len(test.gpus[0]) if test.gpus else 0 for test in tests]
+        times = np.bincount(nodes)
+        self._share = 1 / times[nodes]
+        gpus = [test.gpus for test in tests]
+        gpus_each = [len(each[0]) if each else 0 for each in gpus]
         self._group = _numbered_together(nodes, gpus_each)
-        self._setting = _numbered_together(self._group, [test.gpus for test in tests])
+        self._setting = _numbered_together(self._group, gpus)
         operations = [(test.collective, test.conditions) for test in tests]
         self._kind = _numbered_together(self._setting, operations)
         by_like: dict[int, list[int]] = defaultdict(list)
-        for i in np.flatnonzero(~self._failed).tolist():
-            by_like[int(self._like[i])].append(i)
+        for i, like in enumerate(self._like.tolist()):
+            if not self._failed[i]:
+                by_like[like].append(i)
         self._logs = []
         for members in by_like.values():
-            logs = _logs([tests[i].busbw_gb_s for i in members])
-            self._logs.append((np.array(members), logs))
+            sweeps = [tests[i].busbw_gb_s for i in members]
+            self._logs.append((ints(members), _logs(sweeps)))
 
     def observed(self, band: Band = "large") -> Observed:
         """Return what the tests show at the sizes of a band."""
@@ -202,9 +223,10 @@ class Comparison:
         for members, logs in self._logs:
             ratio, noise = _ratios(logs, band)
             known = ~np.isnan(ratio)
+            ratio = ratio[known]
             where = members[known]
-            value[where] = np.clip(ratio[known], _LOWEST, _HIGHEST)
-            scale[where] = _scale_of(ratio[known], noise)
+            value[where] = ratio.clip(_LOWEST, _HIGHEST)
+            scale[where] = _scale_of(ratio, noise)
             alone[where] = False
         slow = value < -3 * scale
         return Observed(
@@ -237,7 +259,8 @@ class Comparison:
         1.
         """
         _, first = np.unique(self._kind[some], return_index=True)
-        number = np.bincount(within[some][first], minlength=len(within))
+        of_kinds = within[some][first]
+        number = np.bincount(of_kinds, minlength=len(within))
         return number[within].clip(min=1)
 
 
@@ -263,13 +286,15 @@ def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
     other has it.
     """
     sizes = sorted(set().union(*sweeps))
-    values = np.array([[sweep.get(size, 0) for size in sizes] for sweep in sweeps], dtype=float)
-    logs = np.log(np.where(values > 0, values, np.nan))
+    rows = [[sweep.get(size, 0) for size in sizes] for sweep in sweeps]
+    values = np.array(rows, dtype=float)
+    measured = np.where(values > 0, values, np.nan)
+    logs = np.log(measured)
     levels = np.full(len(sizes), np.nan)
     for i, column in enumerate(logs.T):
-        measured = column[~np.isnan(column)]
-        if len(measured) > 1:
-            levels[i] = fast_level(measured)
+        known = column[~np.isnan(column)]
+        if len(known) > 1:
+            levels[i] = fast_level(known)
     logs -= levels
     return logs
 
@@ -289,16 +314,21 @@ def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
 
 def _of_band(known: Bools, band: Band) -> Bools:
     """Return which of the sizes of each sweep are in the band, of those that have a value."""
-    from_top = np.cumsum(known[:, ::-1], axis=1)[:, ::-1]
+    largest_first = np.cumsum(known[:, ::-1], axis=1)
+    from_top = largest_first[:, ::-1]
     from_bottom = np.cumsum(known, axis=1)
-    in_band: Bools = from_top <= _SIZES
-    if band == "largest":
-        in_band = from_top == 1
-    elif band == "small":
-        in_band = (from_bottom <= _SIZES) & (from_top > _SIZES)
-    elif band == "middle":
-        in_band = (from_bottom > _SIZES) & (from_top > _SIZES)
-    return known & in_band
+    is_large: Bools = from_top <= _SIZES
+    is_small: Bools = from_bottom <= _SIZES
+    is_largest: Bools = from_top == 1
+    match band:
+        case "large":
+            return known & is_large
+        case "largest":
+            return known & is_largest
+        case "small":
+            return known & is_small & ~is_large
+        case "middle":
+            return known & ~is_small & ~is_large
 
 
 def _scatter(plateau: Floats) -> float:
@@ -312,7 +342,9 @@ def _scatter(plateau: Floats) -> float:
     known = ~np.isnan(plateau)
     rows = np.arange(len(plateau))
     smallest = known.argmax(axis=1)
-    largest = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+    from_end = known[:, ::-1].argmax(axis=1)
+    last = known.shape[1] - 1
+    largest = last - from_end
     between = plateau[rows, largest] - plateau[rows, smallest]
     return _shortest_half(between) / 1.349 / 2
 
@@ -323,7 +355,8 @@ def _shortest_half(values: Floats) -> float:
     """
     ordered = np.sort(values)
     half = len(ordered) // 2
-    widths = ordered[half:] - ordered[: len(ordered) - half]
+    starts = ordered[: len(ordered) - half]
+    widths = ordered[half:] - starts
     return float(widths.min())
 
 
@@ -336,27 +369,44 @@ def fast_level(values: Floats) -> float:
     if len(values) < 4:
         return float(values.max())
     ordered = np.sort(values)[::-1]
-    least = 3 if len(values) >= 10 else 2
-    width = max(least, int(np.ceil(_FAST_SHARE * len(ordered))))
+    width = ceil(_FAST_SHARE * len(ordered))
+    least = 2
+    if len(ordered) >= 10:
+        least = 3
+    width = max(least, width)
     ends = ordered[width - 1 :]
     spans = ordered[: len(ends)] - ends
-    sigma = _SIGMA
     fast = ordered[ordered >= ends[0] - _FAR]
-    if len(fast) >= _HALVES:
-        narrow = _SHORTH * _shortest_half(fast) / 1.349
-        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, narrow))
+    sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _sigma_of_half(fast)))
     gaps = ends[:-1] - ends[1:]
     # Above a gap five times as wide, tests agree however much they scatter
     apart = max(gaps, default=0.0) / 5
-    first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
-    level = float(np.median(ordered[first : first + width]))
+    widest = max(3 * spans.min(), 2 * sigma, apart)
+    first = int(np.argmax(spans <= widest))
+    top = ordered[first : first + width]
+    level = float(np.median(top))
     scale = max(float(spans[first]) / 2, sigma)
     floor = min(_SIGMA_FLOOR, sigma)
+    # The median of what is near, until it stays
     for _ in range(5):
-        near = ordered[np.abs(ordered - level) <= 3 * scale]
+        is_near = np.abs(ordered - level) <= 3 * scale
+        near = ordered[is_near]
         level = float(np.median(near))
-        scale = max(_MAD * float(np.median(np.abs(near - level))), floor)
+        scale = max(_sigma_by_mad(near - level), floor)
     return level
+
+
+def _sigma_of_half(values: Floats) -> float:
+    """Return sigma by the shortest half of the values; infinite if these are too few."""
+    if len(values) < _HALVES:
+        return inf
+    return _SHORTH * _shortest_half(values) / 1.349
+
+
+def _sigma_by_mad(deviations: Floats) -> float:
+    """Return sigma by the median absolute deviation."""
+    median = np.median(np.abs(deviations))
+    return _MAD * float(median)
 
 
 def _scale_of(ratios: Floats, least: float) -> float:
@@ -369,15 +419,17 @@ def _scale_of(ratios: Floats, least: float) -> float:
     near = ratios
     scale = least
     for _ in range(5):
-        near = ratios[np.abs(ratios) <= 3 * max(scale, _SIGMA)]
+        is_near = np.abs(ratios) <= 3 * max(scale, _SIGMA)
+        near = ratios[is_near]
         scale = _SIGMA
         if len(near):
-            scale = max(least, _MAD * float(np.median(np.abs(near))))
-    if len(near) >= _HALVES:  # half of the tests a little slower is a fault and no noise
-        narrow = _SHORTH * _shortest_half(near) / 1.349
-        scale = min(scale, max(least, narrow))
+            scale = max(least, _sigma_by_mad(near))
+    # Half of the tests a little slower is a fault and no noise
+    scale = min(scale, max(least, _sigma_of_half(near)))
     own = len(near) * scale**2
     usual = _PRIOR_TESTS * _SIGMA**2
-    pooled = float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS)))
+    variance = (own + usual) / (len(near) + _PRIOR_TESTS)
+    pooled = float(np.sqrt(variance))
     degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
-    return max(pooled, _SIGMA_FLOOR) * (1 + 2.5 / degrees)
+    wider = 1 + 2.5 / degrees
+    return max(pooled, _SIGMA_FLOOR) * wider
