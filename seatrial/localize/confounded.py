@@ -5,12 +5,13 @@ test. Pure.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 import numpy as np
 
 from seatrial.localize.cause import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
-from seatrial.localize.findings import Finding, finding_of, named_of
+from seatrial.localize.findings import Finding, Findings, finding_of, named_of
 from seatrial.localize.group_tests import Addresses, GroupTest, Names, joined
 from seatrial.localize.next_test import NextTest, untested_pair
 from seatrial.localize.observations import Band, Bools, Ints, Observed, numbered
@@ -44,7 +45,7 @@ def doubt_confounded(
 
 
 def _cut_or_nodes(
-    posterior: Posterior, findings: Sequence[Finding], apart: set[str], band: Band
+    posterior: Posterior, findings: Findings, apart: set[str], band: Band
 ) -> list[Finding]:
     """Return the findings with those of the nodes that are `apart` replaced: by a cut around them
     and each of them, half sure.
@@ -55,23 +56,29 @@ def _cut_or_nodes(
         is_replaced = cause.kind in ("cut", "node")
         if not is_replaced or apart.isdisjoint(cause.nodes):
             doubtful.append(finding)
+    for cause in _cut_and_nodes(posterior, apart):
+        finding = finding_of(posterior, cause, 0.5, band)
+        doubtful.append(finding)
+    return doubtful
+
+
+def _cut_and_nodes(posterior: Posterior, apart: set[str]) -> list[Cause]:
+    """Return the cut around nodes, and each of them."""
     observed = posterior.observed
     others = observed.nodes - apart
     cut = cut_column(observed, (apart, others)).cause
     causes = {cut.name: cut}
     for column in posterior.columns:
         cause = column.cause
+        # Without those that slow a share of their tests
         if cause.kind != "node" or cause.penetrance != ALWAYS:
             continue
         if cause.name in apart:
             causes[cause.name] = cause
-    for cause in causes.values():
-        finding = finding_of(posterior, cause, 0.5, band)
-        doubtful.append(finding)
-    return doubtful
+    return list(causes.values())
 
 
-def doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Finding]:
+def doubted(findings: Findings, some: Findings) -> list[Finding]:
     """Return all findings, `some` of them with a confidence of at most a half."""
     every = list(findings)
     for i, finding in enumerate(findings):
@@ -81,7 +88,7 @@ def doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Findin
     return every
 
 
-def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
     """Return two or more nodes that no test joins: those that are named, or fine nodes on one side
     of a named cut.
     """
@@ -94,12 +101,13 @@ def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]
     for cut in causes:
         if cut.kind not in ("cut", "switch"):
             continue
-        fine = observed.fine & _slowed_by(posterior, cut)
-        fine_tests = [observed.tests[i] for i in np.flatnonzero(fine)]
         inside = set(cut.nodes)
         outside = set(observed.nodes - inside)
         side = min(inside, outside, key=len)
-        if _without_common_test(fine_tests, side) == side:
+        # In operations that the cut spares, they are fine anyway
+        fine = observed.fine & _slowed_by(posterior, cut)
+        tests = [observed.tests[i] for i in np.flatnonzero(fine)]
+        if _without_common_test(tests, side) == side:
             return side
     return set()
 
@@ -122,7 +130,7 @@ def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str
     return apart
 
 
-def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def _behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
     """Return the named links whose ends no chain of fine tests joins: a cut between the ends
     explains them too.
     """
@@ -139,7 +147,7 @@ def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Fin
     return behind
 
 
-def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def _alone_behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
     """Return the named nodes that are as slow as what crosses a cut, without a fast test: each may
     be a side of it.
     """
@@ -148,20 +156,24 @@ def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> li
     alone = list[Finding]()
     for cut, node in product(cuts, nodes):
         difference = abs(node.slowdown - cut.slowdown)
-        if not difference < _ALIKE * cut.slowdown:  # or both are infinite
-            continue
-        tests = posterior.tests_of(node.cause)
-        slowed = _slowed_by(posterior, node.cause)
-        tests = tests[slowed[tests]]
-        if not len(tests):
-            continue
-        fastest = posterior.observed.value[tests].max()
-        if fastest < -node.slowdown / 2:
+        is_alike = difference < _ALIKE * cut.slowdown
+        half = node.slowdown / 2
+        if is_alike and _fastest_of(posterior, node.cause) < -half:
             alone.append(node)
     return alone
 
 
-def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def _fastest_of(posterior: Posterior, cause: Cause) -> float:
+    """Return the highest log ratio of the tests that a cause slows; infinite if there are none."""
+    tests = posterior.tests_of(cause)
+    slowed = _slowed_by(posterior, cause)
+    values = posterior.observed.value[tests[slowed[tests]]]
+    if not len(values):
+        return inf
+    return float(values.max())
+
+
+def _explained_by_nodes(posterior: Posterior, findings: Findings) -> list[Finding]:
     """Return the named findings that other slow nodes explain too, such as most of the nodes.
 
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that
@@ -192,7 +204,7 @@ def _clear_nodes(observed: Observed) -> set[str]:
     Where all tests are alike, all may be slow. Those under other conditions count as alike.
     """
     alike = _kinds(observed)
-    # First where a test of the same kind was slow
+    # First where a test of the same kind was slow: then not all are as slow
     slow = np.bincount(alike[observed.bad], minlength=len(alike))
     is_level_fine = slow > 0
     fine = observed.fine & is_level_fine[alike]
@@ -262,6 +274,7 @@ def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     observed = posterior.observed
     sides = joined(observed.tests, observed.fine)
     tested = {frozenset(test.nodes) for test in observed.tests}
+    # A cut between the ends makes all pairs across slow, the link only its own
     ends = link.cause.nodes
     joined_with: list[list[str]] = []
     for end in ends:

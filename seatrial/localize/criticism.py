@@ -113,12 +113,13 @@ def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None
     share = left / max(1, slow)
     if cause is None or cause.penetrance == ALWAYS:
         return share > _MISFIT and _beyond_strays(left, tests)
-    return share > _MISFIT / 2 and left > _STRAYS * tests + 1
+    usual = _STRAYS * tests
+    return share > _MISFIT / 2 and left > usual + 1
 
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
     """Return whether tests contradict what an effect would name."""
-    cause = effect.causes[0]
+    cause = effect.likeliest
     if effect.parts[cause.key] < NAMED:
         return False
     every = posterior.observed
@@ -184,6 +185,7 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
     exact test).
     """
     others = rest
+    # A rail has no nodes of its own
     if nodes := set(cause.nodes):
         of_nodes = [not nodes.isdisjoint(observed.tests[i].nodes) for i in rest]
         others = rest[of_nodes]

@@ -43,7 +43,8 @@ class Design:
         self.causes = [column.cause for column in candidates]
         self.observed = observed
         self.test, run = _entries(self.columns, observed)
-        self.used = np.unique(self.test)  # the tests that a cause may have slowed
+        # The tests that a cause may have slowed
+        self.used = np.unique(self.test)
         self.place = np.searchsorted(self.used, self.test)
         self.starts = _firsts(run)
         # The number of a run says what it is of
@@ -71,7 +72,8 @@ class Design:
         levels = observed.levels
         shown = observed.compared
         number = self._by_run(shown)
-        sizes = observed.like_sizes[self.run_like].clip(min=1)
+        like = observed.like_sizes[self.run_like]
+        sizes = like.clip(min=1)
         without = 1 - number / sizes
         doubt = levels.doubt(self.run_like, without)
         # Clear nodes show that the level of these tests is not that of a fault
@@ -79,7 +81,8 @@ class Design:
         has_clear_test_beside = clear > self._by_run(levels.clear)
         doubt[has_clear_test_beside] = 0.0
         # Where all that could tell are of one run, nothing does
-        free = shown & (base < _COVERED * observed.scale)
+        covered = _COVERED * observed.scale
+        free = shown & (base < covered)
         has_all_free = self._by_run(free) == self._like(free)
         has_no_reference = levels.flat[self.run_like] & has_all_free
         has_no_reference &= number > 0

@@ -39,6 +39,11 @@ class Effect:
     unsure: frozenset[str] = frozenset()
 
     @property
+    def likeliest(self) -> Cause:
+        """The cause with the largest share."""
+        return self.causes[0]
+
+    @property
     def parts(self) -> dict[Key, float]:
         """The shares by the part that is blamed."""
         shares: dict[Key, float] = {}

@@ -141,7 +141,10 @@ class Finding:
         }
 
 
-def named_of(findings: Iterable[Finding]) -> list[Finding]:
+Findings = Sequence[Finding]
+
+
+def named_of(findings: Findings) -> list[Finding]:
     """Return those of the findings that are sure enough to be named."""
     return [finding for finding in findings if finding.named]
 
@@ -151,7 +154,7 @@ def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Findin
     first: dict[Key, Cause] = {}
     for cause in effect.causes:
         first.setdefault(cause.key, cause)
-    likeliest = effect.causes[0].key
+    likeliest = effect.likeliest.key
     findings = []
     for key, share in effect.parts.items():
         if share < SHOWN:

@@ -33,6 +33,7 @@ def of_gpus(observed: Observed) -> list[Column]:
             prior = EXPECTED["gpu"] * len(addresses) / total
             cause = _on_node(node, addresses, prior)
             found.append(Column.of(cause, where))
+        # A node has two
         prior = EXPECTED["socket"] / 2 / len(ends)
         for socket, where in _sockets(tests):
             if socket not in alike:
@@ -57,8 +58,13 @@ def _on_node(node: str, addresses: Names, prior: float) -> Cause:
     kind: CauseKind = "gpu"
     if len(addresses) > 1:
         kind = "socket"
-    name = f"{node}/{' '.join(addresses)}"
-    return Cause(kind, name, nodes=(node,), gpus=addresses, log_prior=log(prior))
+    return Cause(
+        kind=kind,
+        name=f"{node}/{' '.join(addresses)}",
+        nodes=(node,),
+        gpus=addresses,
+        log_prior=log(prior),
+    )
 
 
 def _tests_of(tests: TestsByName, addresses: Iterable[str]) -> list[int]:
@@ -76,16 +82,14 @@ def of_rails(observed: Observed) -> list[Column]:
     Those that always take part together are one.
     """
     everywhere = _tests_by_address(observed.tests.ends)
-    some = dict[Names, list[int]]()
-    for gpus, where in together(everywhere).items():
-        if len(where) < len(observed.tests):
-            some[gpus] = where
+    alike = together(everywhere)
+    some = [gpus for gpus, where in alike.items() if len(where) < len(observed.tests)]
     number = max(1, len(some))
     log_prior = log(EXPECTED["rail"] / number)
     rails = list[Column]()
-    for gpus, where in some.items():
+    for gpus in some:
         cause = Cause("rail", " ".join(gpus), gpus=gpus, log_prior=log_prior)
-        rail = Column.of(cause, where)
+        rail = Column.of(cause, alike[gpus])
         rails.append(rail)
         rails += at_one_end(rail, observed.tests)
     return rails
@@ -119,9 +123,8 @@ def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
         is_within = not inside or inside.issuperset(test.nodes)
         if is_within and not test.crossed:
             continue
-        if part.cause.kind == "rail" and any(len(gpus) != 1 for gpus in test.gpus):
-            continue
-        outside.append(i)
+        if part.cause.kind != "rail" or all(len(gpus) == 1 for gpus in test.gpus):
+            outside.append(i)
     if not 0 < len(outside) < len(part.tests):
         return []
     cause = replace(part.cause, at_one_end=True)

@@ -58,10 +58,11 @@ class Likelihood:
         self._observed = observed
         self.base = base
         explained, failing = fitted or (base, fails)
+        # Of each test, the probability that it fails without a further cause
         others = observed.failed[failing < 0.5]
         share_failed = float(others.sum()) / max(1, len(others))
-        # Of each test, the probability that it fails without a further cause
-        self._fails = np.maximum(fails, max(_FAILS, share_failed))
+        usual_share = max(_FAILS, share_failed)
+        self._fails = np.maximum(fails, usual_share)
         width = width_of(observed.scale, explained)
         odd = observed.compared & (observed.value + explained < -3 * width)
         self.strays = _share_of_strays(observed, odd)
@@ -87,17 +88,20 @@ class Likelihood:
             tests = np.arange(len(self.base))
         slowed = np.maximum(self.base[tests, None], SLOWDOWNS)
         # Of values, the ratio of their densities with and without the cause
-        affected = self._density(slowed, tests) / self._usual[tests, None]
+        usual = self._usual[tests, None]
+        affected = self._density(slowed, tests) / usual
         failed = self._observed.failed[tests, None]
         failing, dead = _of_failures(failed, self._fails[tests, None])
-        tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
+        columns = len(SLOWDOWNS) + 1
+        tables = np.zeros((len(penetrances), len(tests), columns))
         tables[:, :, -1:] = dead
         for table, penetrance in zip(tables, penetrances, strict=True):
             values = np.log(penetrance * affected + 1 - penetrance)
             table[:, :-1] = np.where(failed, penetrance * failing, values)
         alone = self._observed.alone[tests]
         tables[:, alone] = 0
-        tables *= self._observed.weight[tests, None]
+        weight = self._observed.weight[tests, None]
+        tables *= weight
         return tables
 
     def severities(self, *penetrances: float) -> list[Floats]:
@@ -110,7 +114,7 @@ class Likelihood:
         tables = list[Floats]()
         collective = self._observed.collective
         layers = self.ratios(*penetrances)
-        # Without the last, of tests that fail
+        # The last of them is for a cause that makes tests fail
         layers = layers[:, :, :-1]
         for ratios, operation in product(layers, np.unique(collective)):
             is_of_operation = collective == operation
@@ -173,6 +177,7 @@ def _groups(observed: Observed, tests: Bools) -> float:
 
 def _share_of_strays(observed: Observed, odd: Bools) -> float:
     """Return the share of strays, by the tests that are `odd`."""
+    # Known in advance as from so many tests, which count with those that are here
     strays = _groups(observed, odd) + _STRAYS * _STRAY_TESTS
     tests = _groups(observed, observed.compared) + _STRAY_TESTS
     return float(np.clip(strays / tests, _LEAST_STRAYS, 0.5))
@@ -202,6 +207,7 @@ def _normal(distance: Floats, width: Floats | float) -> Floats:
 
 def log_mean(values: Floats, weights: Floats) -> Floats:
     """Return the log of the weighted mean of exp(values), by row."""
+    # Against overflow
     top = values.max(axis=1)
     relative = np.exp(values - top[:, None])
     terms = relative * weights

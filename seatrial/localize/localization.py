@@ -20,7 +20,7 @@ from seatrial.localize.criticism import (
     supported,
     unsettled,
 )
-from seatrial.localize.findings import Finding, findings_of, named_of, titled
+from seatrial.localize.findings import Finding, Findings, findings_of, named_of, titled
 from seatrial.localize.group_tests import GroupTest, Switches
 from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
@@ -174,7 +174,7 @@ class _Explanation:
         posterior = replace(posterior, effects=backed)
         out = [effect for effect in backed if contradicted(posterior, effect)]
         keys = frozenset(cause.key for effect in out for cause in effect.causes)
-        kept = tuple(effect for effect in backed if effect.causes[0].key not in keys)
+        kept = tuple(effect for effect in backed if effect.likeliest.key not in keys)
         posterior = replace(posterior, effects=kept)
         found = [finding for effect in kept for finding in findings_of(posterior, effect, band)]
         findings, apart = doubt_confounded(posterior, found, band)
@@ -240,7 +240,7 @@ def _misfit(settled: Posterior, best: str) -> Doubt:
     return reason, next_test
 
 
-def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | None) -> Doubt:
+def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> Doubt:
     """Return what is open, and the test that would decide; `apart` is one that tells causes
     apart.
     """
@@ -270,7 +270,7 @@ def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | 
     return None, None
 
 
-def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) -> Localization:
+def _concluded(posterior: Posterior, findings: Findings, doubt: Doubt) -> Localization:
     """Return the verdict, by what is named, what is in doubt, and how many tests there are."""
     observed = posterior.observed
     compared = int(observed.compared.sum())
@@ -305,7 +305,7 @@ def _rank(finding: Finding) -> tuple[bool, float, float]:
     return True, -finding.confidence, -finding.confidence
 
 
-def _verdict(findings: Sequence[Finding]) -> Verdict:
+def _verdict(findings: Findings) -> Verdict:
     """Return the verdict for what is named: it fails below half of the speed."""
     for finding in findings:
         if finding.named and finding.slowdown > np.log(2):

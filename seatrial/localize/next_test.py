@@ -53,7 +53,8 @@ def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
     nodes = set(trial.nodes)
     match cause.kind:
         case "cut":
-            return sum(not nodes.isdisjoint(side) for side in cause.sides) > 1
+            touched = [side for side in cause.sides if not nodes.isdisjoint(side)]
+            return len(touched) > 1
         case "switch":
             behind = nodes.intersection(cause.nodes)
             return 0 < len(behind) < len(trial.nodes)
@@ -73,11 +74,13 @@ def _affects_gpus(cause: Cause, trial: GroupTest) -> bool:
 
     One at one end slows no test that is within its nodes and on its rail.
     """
-    nodes = cause.nodes or trial.nodes
-    if cause.at_one_end and not trial.crossed and set(nodes).issuperset(trial.nodes):
+    nodes = set(cause.nodes or trial.nodes)
+    is_within = nodes.issuperset(trial.nodes) and not trial.crossed
+    if cause.at_one_end and is_within:
         return False
     blamed = set(cause.gpus)
-    return any(node in nodes and not blamed.isdisjoint(gpus) for node, gpus in trial.ends)
+    of_nodes = [gpus for node, gpus in trial.ends if node in nodes]
+    return any(not blamed.isdisjoint(gpus) for gpus in of_nodes)
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
@@ -100,14 +103,15 @@ def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> Next
     """
     observed = posterior.observed
     tests = posterior.tests_of(cause)
-    slowest = observed.tests[tests[np.argmin(observed.value[tests])]]
+    slowest = tests[np.argmin(observed.value[tests])]
     others = observed.nodes.difference(unsure)
     if not cause.sides:
         others = others.difference(cause.nodes)
     pair = untested_pair(observed.tests, unsure[:1], sorted(others))
+    again = repeated(observed.tests[slowest])
     if pair is None:
-        return repeated(slowest)
-    return NextTest(pair, slowest.gpus[:2])
+        return again
+    return NextTest(pair, again.gpus[:2])
 
 
 def untested_pair(
@@ -138,10 +142,11 @@ def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
         took_part = blamed.intersection(gpus)
         if took_part and took_part != blamed:
             return None
-    helpers = _helpers(posterior, {*cause.nodes})
+    helpers = _helpers(posterior, set(cause.nodes))
     if not helpers:
         return None
-    half = cause.gpus[: len(cause.gpus) // 2]
+    middle = len(cause.gpus) // 2
+    half = cause.gpus[:middle]
     return NextTest((node, helpers[0]), (half, half))
 
 
@@ -173,8 +178,10 @@ def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
 def _slow_tests(posterior: Posterior, causes: Sequence[Cause]) -> list[int]:
     """Return the slow and failed tests of any of the causes, the slowest first."""
     observed = posterior.observed
-    touched = np.concatenate([posterior.tests_of(cause) for cause in causes])
-    bad = {i for i in touched.tolist() if observed.bad[i]}
+    bad = set[int]()
+    for cause in causes:
+        slow = observed.bad_of(posterior.tests_of(cause))
+        bad.update(slow.tolist())
     return sorted(bad, key=lambda i: observed.value[i])
 
 
@@ -182,9 +189,12 @@ def _suspects(
     tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
 ) -> list[str]:
     """Return a few of the nodes of each cause; where causes have none, those of slow tests."""
-    nodes = [node for cause in causes for node in cause.nodes[:_SUSPECTS]]
+    nodes = list[str]()
+    for cause in causes:
+        nodes += cause.nodes[:_SUSPECTS]
     if not nodes:
-        nodes = [node for i in slow for node in tests[i].nodes]
+        for i in slow:
+            nodes += tests[i].nodes
     different = list(dict.fromkeys(nodes))
     return different[:_SUSPECTS]
 
@@ -213,14 +223,11 @@ def _settings(
     """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that
     separate causes.
     """
-    of_tests = Counter(gpus for test in tests for gpus in test.gpus)
+    of_tests = _most_common_gpus(tests)
     if not any(of_tests):
         return [()]
-    of_slow_tests = Counter(gpus for i in slow for gpus in tests[i].gpus)
-    distinct = dict[Names, None]()
-    for times in (of_slow_tests, of_tests):
-        for gpus, _ in times.most_common(_ADDRESSES):
-            distinct[gpus] = None
+    of_slow_tests = _most_common_gpus([tests[i] for i in slow])
+    distinct = dict.fromkeys(of_slow_tests + of_tests)
     return [
         *((gpus, gpus) for gpus in distinct),
         *permutations(distinct, 2),
@@ -228,13 +235,23 @@ def _settings(
     ]
 
 
+def _most_common_gpus(tests: Sequence[GroupTest]) -> list[Names]:
+    """Return the sets of GPUs with which nodes took part most often."""
+    times = Counter[Names]()
+    for test in tests:
+        times.update(test.gpus)
+    return [gpus for gpus, _ in times.most_common(_ADDRESSES)]
+
+
 def _dividing(causes: Sequence[Cause]) -> list[Names]:
     """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets,
     and each of them.
     """
-    blamed = list(dict.fromkeys(cause.gpus for cause in causes if cause.gpus))
-    first_half = blamed[: len(blamed) // 2]
-    if not first_half:
+    every = [cause.gpus for cause in causes if cause.gpus]
+    blamed = list(dict.fromkeys(every))
+    if len(blamed) < 2:
         return blamed
-    addresses = set().union(*first_half)
-    return [tuple(sorted(addresses)), *blamed]
+    middle = len(blamed) // 2
+    addresses = set[str]().union(*blamed[:middle])
+    half = tuple(sorted(addresses))
+    return [half, *blamed]

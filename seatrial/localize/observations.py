@@ -162,7 +162,8 @@ class Observed:
     @cached_property
     def slow(self) -> Bools:
         """Below like tests by more than noise: three times its scale."""
-        return self.compared & (self.value < -3 * self.scale)
+        least = -3 * self.scale
+        return self.compared & (self.value < least)
 
     @cached_property
     def fine(self) -> Bools:
@@ -272,7 +273,9 @@ def ints(numbers: Sequence[int]) -> Ints:
 def numbered(keys: Iterable[object]) -> Ints:
     """Number the keys from 0 in the order in which they come."""
     number: dict[object, int] = {}
-    numbers = [number.setdefault(key, len(number)) for key in keys]
+    numbers = list[int]()
+    for key in keys:
+        numbers.append(number.setdefault(key, len(number)))
     return ints(numbers)
 
 

@@ -161,7 +161,7 @@ def infer(
     # Before all other causes, then beside those that always slow their tests: the rest may stand in
     # for a cut.
     fit = _with_cuts(fit, [], search, _with_more_effects)
-    always = [effect for effect in fit.effects if effect.causes[0].penetrance == ALWAYS]
+    always = [effect for effect in fit.effects if effect.likeliest.penetrance == ALWAYS]
     fit = _with_cuts(fit, always, search, _settled)
     fit = _refined(fit, observed)
     return Posterior(observed, tuple(fit.effects), fit.design.columns)
@@ -200,7 +200,7 @@ def _refined(fit: _Fit, observed: Observed) -> _Fit:
     """
     best = fit
     for effect in fit.effects:
-        others = _others(fit.design.columns, effect.causes[0], observed)
+        others = _others(fit.design.columns, effect.likeliest, observed)
         if not others:
             continue
         design = Design(others, observed)
@@ -239,12 +239,12 @@ def _with_more_effects(first: Sequence[Effect], design: Design, observed: Observ
         odd = _unexplained(observed, first)
         explained, _ = worst_of(first, len(observed.tests))
         left = plausible(design.columns, observed, odd, explained)
-        left.append(_column(design.columns, first[-1].causes[0]))
+        left.append(_column(design.columns, first[-1].likeliest))
         design = Design(left, observed)
     while len(effects) < _MOST_EFFECTS:
         added = single_effect(design, _likelihood(observed, effects))
-        known = {effect.causes[0] for effect in effects}
-        if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
+        known = {effect.likeliest for effect in effects}
+        if added.none > _HOPELESS or not added.causes or added.likeliest in known:
             break
         effects.append(added)
     if first:
@@ -263,7 +263,7 @@ def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> 
     given: list[Effect] = []
     for effect in effects:
         before = Likelihood(observed, *worst_of(given, tests), fitted)
-        alone = Design([_column(design.columns, effect.causes[0])], observed)
+        alone = Design([_column(design.columns, effect.likeliest)], observed)
         weighed = weights_of(alone, before)
         total += float(weighed.log_weights[0]) - np.log(effect.shares[0])
         # What an effect explains beside all others is less than beside those before it
