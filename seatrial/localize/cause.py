@@ -141,6 +141,12 @@ def log_choose(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
+def possible_causes(parts: Sequence[Column], observed: Observed) -> list[Column]:
+    """Return the columns of parts that may be causes, as permanent and as intermittent ones."""
+    telling = with_reference_tests(parts, observed)
+    return with_penetrances(telling, observed)
+
+
 def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> list[Column]:
     """Leave out the tests of a kind if the cause slows all of them: their level would be as
     slow.

@@ -15,8 +15,7 @@ from seatrial.localize.cause import (
     CauseKind,
     Column,
     cut_column,
-    with_penetrances,
-    with_reference_tests,
+    possible_causes,
 )
 from seatrial.localize.gpu_causes import of_gpus, of_rails
 from seatrial.localize.group_tests import GroupTest, Names, Switches
@@ -45,8 +44,7 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
         *_of("placement", _placements(tests)),
         *of_rails(observed),
     ]
-    telling = with_reference_tests(candidates, observed)
-    return with_penetrances(telling, observed)
+    return possible_causes(candidates, observed)
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:

@@ -11,10 +11,11 @@ from statistics import NormalDist
 import numpy as np
 
 from seatrial.localize.cause import ALWAYS, Cause, CauseKind, log_choose, side_of
+from seatrial.localize.cut_search import LEAST_OF_A_CUT
 from seatrial.localize.effects import Effect
 from seatrial.localize.group_tests import TestsByName
 from seatrial.localize.observations import Bools, Ints, Observed
-from seatrial.localize.posterior import LEAST_OF_A_CUT, Posterior
+from seatrial.localize.posterior import Posterior
 
 NAMED = 0.9  # the confidence from which a part is named
 OFTEN = 0.1  # the share of tests that are slow in an operation that a cause slows, at the least

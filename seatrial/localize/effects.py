@@ -16,10 +16,11 @@ import numpy as np
 
 from seatrial.localize.cause import PENETRANCES, Cause, Key
 from seatrial.localize.design import Design
-from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean
-from seatrial.localize.observations import Floats, Ints
+from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _SHOWN = 0.01  # the share from which a cause is told
+_MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
 _ACTS = 0.5  # the probability that a cause slows one of several operations
 
 
@@ -42,6 +43,11 @@ class Effect:
     def likeliest(self) -> Cause:
         """The cause with the largest share."""
         return self.causes[0]
+
+    @property
+    def confidence(self) -> float:
+        """The share of the likeliest part."""
+        return max(self.parts.values())
 
     @property
     def parts(self) -> dict[Key, float]:
@@ -76,6 +82,25 @@ def worst_of(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
         slowdown = np.maximum(slowdown, effect.explained)
         fails = np.maximum(fails, effect.fails)
     return slowdown, fails
+
+
+def unexplained(effects: Sequence[Effect], observed: Observed, limit: float = 3.0) -> Bools:
+    """Return the tests that are slower than the effects make them, or fail without one of them."""
+    explained, fails = worst_of(effects, len(observed.tests))
+    noise = width_of(observed.scale, explained)
+    slow = observed.slow & (observed.value + explained < -limit * noise)
+    # Or the worse part of it is explained
+    slow &= explained < -observed.value / 3
+    failed = observed.failed & (fails < 0.5)
+    failed &= explained < _MAY_TIME_OUT
+    odd: Bools = slow | failed
+    return odd
+
+
+def likelihood_beside(effects: Sequence[Effect], observed: Observed) -> Likelihood:
+    """Return the likelihood of the tests beside some effects."""
+    explained, fails = worst_of(effects, len(observed.tests))
+    return Likelihood(observed, explained, fails)
 
 
 def weights_of(design: Design, likelihood: Likelihood) -> Weights:

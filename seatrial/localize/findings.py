@@ -68,8 +68,8 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row of the table of tests."""
-        nodes = [printable(node) for node in self.nodes[:_NODES_SHOWN]]
-        return {"source": printable(self.source), "nodes": nodes, "ratio": self.ratio}
+        nodes = map(printable, self.nodes[:_NODES_SHOWN])
+        return {"source": printable(self.source), "nodes": list(nodes), "ratio": self.ratio}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,11 @@ def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Findin
     for key, share in effect.parts.items():
         if share < SHOWN:
             continue
-        differing = effect.unsure if key == likeliest else ()
-        finding = finding_of(posterior, first[key], min(share, 0.999), band, differing)
+        differing = frozenset[str]()
+        if key == likeliest:
+            differing = effect.unsure
+        confidence = min(share, 0.999)
+        finding = finding_of(posterior, first[key], confidence, band, differing)
         findings.append(finding)
     return findings
 
@@ -179,13 +182,15 @@ def finding_of(
     tests = posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = observed.bad_of(tests)
+    failed = len(hit) - len(slow)
     slowdown = inf
-    if len(slow) > len(hit) - len(slow):
+    if len(slow) > failed:
         slowdown = -float(np.median(observed.value[slow]))
-    unsure = tuple(sorted({*unsure_nodes(posterior, cause), *differing}))
+    doubtful = {*unsure_nodes(posterior, cause), *differing}
+    unsure = tuple(sorted(doubtful))
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
     if len(sides) > 2:
-        sides = tuple(side for side in sides if side)
+        sides = tuple(filter(None, sides))
     more = _circumstances(observed, tests, band)
     if unsure:
         more += f"; not sure of {_listed(unsure)}"
@@ -208,10 +213,13 @@ def finding_of(
 def _is_sure_enough(cause: Cause, sides: Sides, unsure: Sequence[str]) -> bool:
     """Return whether enough of a cause is left without its unsure nodes that it can be named."""
     if cause.kind == "cut":
-        sizes = [len(side) for side in sides]
-        if len(unsure) > _MOST_UNSURE * sum(sizes) or min(sizes) < 2:
+        sizes = list(map(len, sides))
+        if len(unsure) > _MOST_UNSURE * sum(sizes):
             return False
-    return len(_without(unsure, cause.nodes)) >= _LEAST_SURE.get(cause.kind, 1)
+        if min(sizes) < 2:
+            return False
+    sure = _without(unsure, cause.nodes)
+    return len(sure) >= _LEAST_SURE.get(cause.kind, 1)
 
 
 def _reason(
@@ -226,7 +234,8 @@ def _reason(
     observed = posterior.observed
     tests = posterior.tests_of(cause)
     hit = observed.bad_of(tests)
-    without = np.setdiff1d(np.arange(len(observed.tests)), tests)
+    every = np.arange(len(observed.tests))
+    without = np.setdiff1d(every, tests)
     partners = observed.nodes_of(hit).difference(cause.nodes)
     side, other = (*sides, (), ())[:2]
     return Reason.of(
@@ -286,8 +295,9 @@ def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
     days = _days(observed, tests)
     slow_days = _days(observed, observed.bad_of(tests))
     if slow_days and len(days) > 1:
-        first = slow_days[0]
-        since = first if first > days[0] else f"the first test, {days[0]}"
+        since = slow_days[0]
+        if since == days[0]:
+            since = f"the first test, {since}"
         clauses.append(f"since {since}")
     return "".join(f"; {clause}" for clause in clauses)
 
@@ -307,7 +317,8 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     known = shown[observed.compared[shown]]
     ratio = "failed"
     if len(known):
-        ratio = f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %"
+        usual = float(np.median(observed.value[known]))
+        ratio = f"at {100 * exp(usual):.0f} %"
     if often:
         return f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
     return f"{printable(name)} not slow ({ratio})"
@@ -315,11 +326,13 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     """Return the slowest tests of a cause, and last the fastest of them, which contradicts it."""
-    slowest = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
+    order = np.argsort(observed.value[hit], kind="stable")
+    slowest = hit[order].tolist()
     shown = slowest[:_ROWS]
     against = tests[observed.fine[tests]]
     if len(against):
-        fastest = int(against[np.argmax(observed.value[against])])
+        best = np.argmax(observed.value[against])
+        fastest = int(against[best])
         shown = [*slowest[: _ROWS - 1], fastest]
     rows = []
     for i in shown:
@@ -380,7 +393,8 @@ def called(cause: Cause) -> str:
         part = "GPUs"
         if len(cause.gpus) == 1:
             part = "GPU address"
-        return f"{part} {printable(' '.join(cause.gpus))} of {_listed(cause.nodes)}"
+        gpus = printable(" ".join(cause.gpus))
+        return f"{part} {gpus} of {_listed(cause.nodes)}"
     if cause.kind == "node" and len(cause.nodes) > 1:
         return f"node {nodes}"
     return f"{cause.kind} {printable(cause.name)}"

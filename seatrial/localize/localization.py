@@ -54,18 +54,24 @@ class Localization:
     @property
     def suspects(self) -> tuple[Suspect, ...]:
         """Those of all findings."""
-        return tuple(suspect for finding in self.findings for suspect in finding.suspects)
+        suspects = list[Suspect]()
+        for finding in self.findings:
+            suspects += finding.suspects
+        return tuple(suspects)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `seatrial localize --json` prints."""
         nothing = {"code": "localize-none", "kind": "none", "sides": []}
+        next_test = None
+        if self.next_test:
+            next_test = self.next_test.to_dict()
         return {
             "verdict": self.verdict.value,
             "code": self.reason.code,
             "reason": self.reason.sentence,
             "suspects": [suspect.to_dict() for suspect in self.suspects],
             "findings": [finding.to_dict() for finding in self.findings] or [nothing],
-            "next_test": self.next_test.to_dict() if self.next_test else None,
+            "next_test": next_test,
         }
 
 
@@ -122,15 +128,16 @@ def _with_band(first: Localization, of_band: Localization) -> Localization:
         if first.verdict is Verdict.PASS and of_band.findings:
             return of_band
         return first
-    findings = tuple(sorted((*first.findings, *new), key=_rank))
+    findings = sorted((*first.findings, *new), key=_rank)
     earlier = None
     if named_of(first.findings):
         earlier = first.reason
+    reasons = map(titled, new[:_REASONS])
     return replace(
         first,
         verdict=max(_verdict(findings), first.verdict, key=_SEVERITY.index),
-        reason=join((earlier, *map(titled, new[:_REASONS]))),
-        findings=findings,
+        reason=join((earlier, *reasons)),
+        findings=tuple(findings),
     )
 
 
@@ -144,10 +151,11 @@ def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
             return []
         known.update(finding.cause.nodes)
     new = []
-    for finding in of_band.findings:
-        if not finding.named or not known.isdisjoint(finding.cause.nodes):
+    for finding in named_of(of_band.findings):
+        nodes = finding.cause.nodes
+        if not known.isdisjoint(nodes):
             continue
-        is_of_nodes = finding.cause.nodes and finding.kind != "cut"
+        is_of_nodes = nodes and finding.kind != "cut"
         if is_of_nodes or not known:
             new.append(finding)
     return new
@@ -170,15 +178,19 @@ class _Explanation:
     def of(cls, posterior: Posterior, band: Band) -> "_Explanation":
         """Leave out the effects that few tests support or that tests contradict."""
         posterior = with_variants(posterior)
-        backed = tuple(e for e in posterior.effects if supported(posterior, e))
-        posterior = replace(posterior, effects=backed)
-        out = [effect for effect in backed if contradicted(posterior, effect)]
-        keys = frozenset(cause.key for effect in out for cause in effect.causes)
-        kept = tuple(effect for effect in backed if effect.likeliest.key not in keys)
-        posterior = replace(posterior, effects=kept)
-        found = [finding for effect in kept for finding in findings_of(posterior, effect, band)]
+        backed = [effect for effect in posterior.effects if supported(posterior, effect)]
+        posterior = replace(posterior, effects=tuple(backed))
+        keys = set[Key]()
+        for effect in backed:
+            if contradicted(posterior, effect):
+                keys.update(cause.key for cause in effect.causes)
+        kept = [effect for effect in backed if effect.likeliest.key not in keys]
+        posterior = replace(posterior, effects=tuple(kept))
+        found = list[Finding]()
+        for effect in kept:
+            found += findings_of(posterior, effect, band)
         findings, apart = doubt_confounded(posterior, found, band)
-        return cls(posterior, findings, apart, contradicted=keys)
+        return cls(posterior, findings, apart, frozenset(keys))
 
     @property
     def is_doubtful(self) -> bool:
@@ -196,7 +208,7 @@ class _Explanation:
         """Whether it names all that slows tests."""
         if not self.findings or self.contradicted:
             return False
-        if not all(finding.named for finding in self.findings):
+        if len(named_of(self.findings)) < len(self.findings):
             return False
         return not has_misfits(self.posterior)
 
@@ -214,7 +226,10 @@ def _localized(observed: Observed, groups: Switches, band: Band) -> Localization
     findings = explanation.findings
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(_EXPLAINS)
-    misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
+    misfit = list[Finding]()
+    for finding in named_of(findings):
+        if has_misfits(settled, finding.slowdown, finding.cause):
+            misfit.append(finding)
     findings = sorted(doubted(findings, misfit), key=_rank)
     if best is None and has_misfits(settled):
         doubt = _misfit(settled, "none")
@@ -229,11 +244,13 @@ def _misfit(settled: Posterior, best: str) -> Doubt:
     """Return that the `best` explanation leaves slow tests, and the first of these."""
     observed = settled.observed
     odd = unsettled(settled)
-    next_test = repeated(observed.tests[int(np.argmax(odd))])
+    first = int(np.argmax(odd))
+    next_test = repeated(observed.tests[first])
+    bad = np.flatnonzero(observed.bad)
     reason = Reason.of(
         "localize-misfit",
-        odd=int((odd & observed.bad).sum()),
-        slow=int(observed.bad.sum()),
+        odd=int(odd[bad].sum()),
+        slow=len(bad),
         best=best,
         next_test=next_test,
     )
@@ -244,7 +261,7 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
     """Return what is open, and the test that would decide; `apart` is one that tells causes
     apart.
     """
-    undecided = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
+    undecided = [effect for effect in posterior.effects if effect.confidence < NAMED]
     unsure = [finding for finding in findings if not finding.named]
     next_test = apart
     if not apart and undecided:
@@ -256,7 +273,8 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
         code = "localize-unsure"
         if len(causes) > 1:
             code = "localize-undecided"
-        return Reason.of(code, causes=some_of(causes), next_test=next_test), next_test
+        reason = Reason.of(code, causes=some_of(causes), next_test=next_test)
+        return reason, next_test
     tests = posterior.observed.tests
     odd = np.flatnonzero(unsettled(posterior))
     if len(odd):
@@ -266,7 +284,8 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
     together = [finding.cause for finding in named_of(findings) if not finding.told_apart]
     if together and (next_test := dividing(posterior, together[0])):
         gpus = printable(" ".join(together[0].gpus))
-        return Reason.of("localize-together", gpus=gpus, next_test=next_test), next_test
+        reason = Reason.of("localize-together", gpus=gpus, next_test=next_test)
+        return reason, next_test
     return None, None
 
 
@@ -278,7 +297,8 @@ def _concluded(posterior: Posterior, findings: Findings, doubt: Doubt) -> Locali
     verdict = Verdict.INCONCLUSIVE
     if named := named_of(findings):
         verdict = _verdict(named)
-        reason = join((*map(titled, named[:_REASONS]), reason))
+        reasons = map(titled, named[:_REASONS])
+        reason = join((*reasons, reason))
     elif not reason and compared < _LEAST:
         if observed.tests:
             next_test = repeated(observed.tests[0])
@@ -307,7 +327,8 @@ def _rank(finding: Finding) -> tuple[bool, float, float]:
 
 def _verdict(findings: Findings) -> Verdict:
     """Return the verdict for what is named: it fails below half of the speed."""
-    for finding in findings:
-        if finding.named and finding.slowdown > np.log(2):
+    half = np.log(2)
+    for finding in named_of(findings):
+        if finding.slowdown > half:
             return Verdict.FAIL
     return Verdict.DEGRADED

@@ -7,7 +7,7 @@ Soc. B 82, 2020): each effect is exactly one cause or none, so where tests canno
 causes, the shares of both add up to one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,23 +21,24 @@ from seatrial.localize.cause import (
     Key,
     cut_column,
     plausible,
-    side_of,
-    with_penetrances,
+    possible_causes,
     with_reference_tests,
 )
 from seatrial.localize.causes import columns
-from seatrial.localize.cut import Pairs, best_side, groups_apart
+from seatrial.localize.cut import Pairs
+from seatrial.localize.cut_search import CutSearch
 from seatrial.localize.design import Design
 from seatrial.localize.effects import (
     Effect,
     explained_by,
+    likelihood_beside,
     single_effect,
+    unexplained,
     weights_of,
     worst_of,
 )
 from seatrial.localize.group_tests import Switches
 from seatrial.localize.likelihood import (
-    SOUGHT,
     Likelihood,
     width_of,
 )
@@ -47,11 +48,7 @@ _MOST_EFFECTS = 12
 _MOST_CUTS = 3
 _SWEEPS = 2  # in which the effects are weighed anew
 _HOPELESS = 0.99
-_MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
-_LEAST_GROUPS = 3  # of a spine
-_LEAST_IN_GROUPS = 0.9  # the share of its nodes that are in groups of two or more
 _BLOCKS = ("leaf", "socket")
-LEAST_OF_A_CUT = 4  # slow pairs across
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +66,12 @@ class Posterior:
         The effect `without` does not count.
         """
         others = [effect for effect in self.effects if effect is not without]
-        return _unexplained(self.observed, others, limit)
+        return unexplained(others, self.observed, limit)
 
     def settled(self, confidence: float) -> "Posterior":
         """Return the same with those effects alone of which one part has this share or more."""
-        sure = tuple(e for e in self.effects if max(e.parts.values()) >= confidence)
-        return replace(self, effects=sure)
+        sure = [effect for effect in self.effects if effect.confidence >= confidence]
+        return replace(self, effects=tuple(sure))
 
     def left_to(self, cause: Cause) -> Observed:
         """Return the tests for the effect of a cause: those that other effects slow show nothing of
@@ -100,7 +97,8 @@ class Posterior:
         if own is None:
             return np.zeros(len(observed.tests), dtype=bool)
         noise = width_of(observed.scale, own.explained)
-        slower: Bools = observed.slow & (observed.value + own.explained < -3 * noise)
+        left = observed.value + own.explained
+        slower: Bools = observed.slow & (left < -3 * noise)
         return slower
 
     def _effect_of(self, cause: Cause) -> Effect | None:
@@ -133,7 +131,14 @@ class _Fit:
     @classmethod
     def of(cls, effects: list[Effect], design: Design, observed: Observed) -> Self:
         """Weigh the whole."""
-        return cls(effects, design, _evidence(effects, design, observed))
+        evidence = _evidence(effects, design, observed)
+        return cls(effects, design, evidence)
+
+    @classmethod
+    def to(cls, design: Design, observed: Observed) -> Self:
+        """Find the effects, none of which is known."""
+        effects = _with_more_effects([], design, observed)
+        return cls.of(effects, design, observed)
 
 
 def infer(
@@ -148,16 +153,18 @@ def infer(
     Causes that are `excluded`, by their key, are none of them. Groups of a cut may be single nodes,
     if asked for.
     """
-    candidates = columns(observed, groups) if observed.bad.any() else []
-    if candidates:
-        blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
-        candidates += with_penetrances(blocks, observed)
-    candidates = [column for column in candidates if column.cause.key not in excluded]
-    if not candidates:  # such as where all tests are fine
+    every = list[Column]()
+    if observed.bad.any():
+        every = columns(observed, groups)
+    if every:
+        blocks = block_columns(observed, likelihood_beside([], observed))
+        every += possible_causes(blocks, observed)
+    candidates = [column for column in every if column.cause.key not in excluded]
+    if not candidates:
         return Posterior(observed, (), ())
-    design = Design(candidates, observed)
-    fit = _Fit.of(_with_more_effects([], design, observed), design, observed)
-    search = _CutSearch(observed, Pairs.of(observed.tests), excluded, with_single_nodes)
+    fit = _Fit.to(Design(candidates, observed), observed)
+    pairs = Pairs.of(observed.tests)
+    search = CutSearch(observed, pairs, excluded, with_single_nodes)
     # Before all other causes, then beside those that always slow their tests: the rest may stand in
     # for a cut.
     fit = _with_cuts(fit, [], search, _with_more_effects)
@@ -170,7 +177,7 @@ def infer(
 def _with_cuts(
     fit: _Fit,
     known: Sequence[Effect],
-    search: "_CutSearch",
+    search: CutSearch,
     weigh: Callable[[Sequence[Effect], Design, Observed], list[Effect]],
 ) -> _Fit:
     """Add to the `known` effects one cut after the other, as long as the whole becomes likelier."""
@@ -180,12 +187,14 @@ def _with_cuts(
         new = search.new_beside(known, best.design)
         if not new:
             break
-        cut = single_effect(Design(new, observed), _likelihood(observed, known))
+        likelihood = likelihood_beside(known, observed)
+        cut = single_effect(Design(new, observed), likelihood)
         if not cut.causes:
             break
         known = [*known, cut]
         design = Design([*best.design.columns, *new], observed)
-        grown = _Fit.of(weigh(known, design, observed), design, observed)
+        effects = weigh(known, design, observed)
+        grown = _Fit.of(effects, design, observed)
         if grown.evidence <= best.evidence:
             break
         best = grown
@@ -203,8 +212,7 @@ def _refined(fit: _Fit, observed: Observed) -> _Fit:
         others = _others(fit.design.columns, effect.likeliest, observed)
         if not others:
             continue
-        design = Design(others, observed)
-        without = _Fit.of(_with_more_effects([], design, observed), design, observed)
+        without = _Fit.to(Design(others, observed), observed)
         if without.evidence > best.evidence:
             best = without
     return best
@@ -216,10 +224,16 @@ def _others(columns: Sequence[Column], cause: Cause, observed: Observed) -> list
     """
     if cause.kind in _BLOCKS:
         return [column for column in columns if column.cause.kind not in _BLOCKS]
-    if cause.kind in ("node", "gpu") and observed.fine[_column(columns, cause).tests].any():
-        part = (cause.kind, cause.nodes)
-        return [c for c in columns if (c.cause.kind, c.cause.nodes) != part]
-    return []
+    if cause.kind not in ("node", "gpu"):
+        return []
+    tests = _column(columns, cause).tests
+    if not observed.fine[tests].any():
+        return []
+    others = list[Column]()
+    for column in columns:
+        if column.cause.kind != cause.kind or column.cause.nodes != cause.nodes:
+            others.append(column)
+    return others
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:
@@ -236,15 +250,19 @@ def _with_more_effects(first: Sequence[Effect], design: Design, observed: Observ
     effects = list(first)
     every = design
     if first:
-        odd = _unexplained(observed, first)
+        odd = unexplained(first, observed)
         explained, _ = worst_of(first, len(observed.tests))
         left = plausible(design.columns, observed, odd, explained)
-        left.append(_column(design.columns, first[-1].likeliest))
+        last = first[-1].likeliest
+        left.append(_column(design.columns, last))
         design = Design(left, observed)
     while len(effects) < _MOST_EFFECTS:
-        added = single_effect(design, _likelihood(observed, effects))
+        likelihood = likelihood_beside(effects, observed)
+        added = single_effect(design, likelihood)
+        if added.none > _HOPELESS or not added.causes:
+            break
         known = {effect.likeliest for effect in effects}
-        if added.none > _HOPELESS or not added.causes or added.likeliest in known:
+        if added.likeliest in known:
             break
         effects.append(added)
     if first:
@@ -263,9 +281,10 @@ def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> 
     given: list[Effect] = []
     for effect in effects:
         before = Likelihood(observed, *worst_of(given, tests), fitted)
-        alone = Design([_column(design.columns, effect.likeliest)], observed)
-        weighed = weights_of(alone, before)
-        total += float(weighed.log_weights[0]) - np.log(effect.shares[0])
+        column = _column(design.columns, effect.likeliest)
+        weighed = weights_of(Design([column], observed), before)
+        log_share = np.log(effect.shares[0])
+        total += float(weighed.log_weights[0]) - log_share
         # What an effect explains beside all others is less than beside those before it
         explained, fails = explained_by(weighed, 0)
         given.append(replace(effect, explained=explained, fails=fails))
@@ -284,90 +303,13 @@ def _settled(known: Sequence[Effect], design: Design, observed: Observed) -> lis
     for _ in range(_SWEEPS):
         for i in reversed(range(len(effects))):
             fitted = worst_of(effects, tests)
-            others = worst_of(effects[:i] + effects[i + 1 :], tests)
-            without = Likelihood(observed, *others)
-            with_it = Likelihood(observed, *others, fitted, without.stray)
-            weighed = single_effect(design, with_it, without.log_total - with_it.log_total)
+            others = effects[:i] + effects[i + 1 :]
+            explained = worst_of(others, tests)
+            without = Likelihood(observed, *explained)
+            with_it = Likelihood(observed, *explained, fitted, without.stray)
+            log_none = without.log_total - with_it.log_total
+            weighed = single_effect(design, with_it, log_none)
             effects[i] = weighed
             if weighed.none > 0.5 or not weighed.causes:
                 del effects[i]
     return effects
-
-
-def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3.0) -> Bools:
-    """Return the tests that are slower than the effects make them, or fail without one of them."""
-    explained, fails = worst_of(effects, len(observed.tests))
-    slow = observed.slow & (
-        observed.value + explained < -limit * width_of(observed.scale, explained)
-    )
-    slow &= explained < -observed.value / 3  # or the worse part of it is explained
-    failed = observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT)
-    odd: Bools = slow | failed
-    return odd
-
-
-def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
-    """Return the likelihood of the tests beside some effects."""
-    return Likelihood(observed, *worst_of(effects, len(observed.tests)))
-
-
-@dataclass(frozen=True, slots=True)
-class _CutSearch:
-    """Where cuts of the tests may be; those that are `excluded` by their key are none."""
-
-    observed: Observed
-    pairs: Pairs
-    excluded: Collection[Key]
-    with_single_nodes: bool
-
-    def new_beside(self, known: Sequence[Effect], design: Design) -> list[Column]:
-        """Return the best cuts beside the `known` effects that are not yet in the design."""
-        odd = _unexplained(self.observed, known)
-        if odd.sum() < LEAST_OF_A_CUT:
-            return []
-        old = {column.cause.key for column in design.columns}.union(self.excluded)
-        by_name = {column.cause.key: column for column in self._splits(known)}
-        cuts = [c for c in by_name.values() if _is_cut(self.observed, c, odd)]
-        weighed = with_penetrances(with_reference_tests(cuts, self.observed), self.observed)
-        return [column for column in weighed if column.cause.key not in old]
-
-    def _splits(self, known: Sequence[Effect]) -> Iterator[Column]:
-        """Yield the best cut in two, and in more groups, by each severity."""
-        observed = self.observed
-        nodes = observed.nodes
-        informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
-        likelihood = _likelihood(observed, known)
-        # Beside a known cause many an intermittent cut fits
-        penetrances = (ALWAYS,) if known else SOUGHT
-        for penetrance in penetrances:
-            for ratio in likelihood.severities(penetrance):
-                weight = informative * ratio
-                side = best_side(self.pairs, weight)
-                if 2 <= len(side) <= len(nodes) - 2:
-                    yield cut_column(observed, (side, nodes - side))
-                if penetrance != ALWAYS:  # with the freedom of a share too many groups fit
-                    continue
-                groups = sorted(groups_apart(self.pairs, weight), key=min)
-                several = [group for group in groups if len(group) > 1]
-                if len(several) < _LEAST_GROUPS:
-                    continue
-                if sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes):
-                    yield cut_column(observed, several)
-                elif self.with_single_nodes:
-                    yield cut_column(observed, groups)
-
-
-def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
-    """Return whether enough pairs across are odd, and within each side no more tests than are
-    fine.
-    """
-    slow_across = column.tests[odd[column.tests]]
-    pairs = {frozenset(observed.tests[i].nodes) for i in slow_across}
-    if len(pairs) < LEAST_OF_A_CUT:
-        return False
-    sides = column.cause.sides
-    side = side_of(observed.tests, sides)
-    side[column.tests] = len(sides)
-    odd_in = np.bincount(side, odd)[: len(sides)]
-    fine_in = np.bincount(side, observed.fine)[: len(sides)]
-    return bool((odd_in <= fine_in).all())
