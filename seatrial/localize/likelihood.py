@@ -51,9 +51,11 @@ class Likelihood:
     ) -> None:
         """Fit the strays of the tests.
 
-        `base` is the log slowdown that is explained already, `fails` the probability of failing.
-        Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base`
-        and `fails` do. `stray` is the density of each test as a stray; default: fitted as well.
+        base: the log slowdown that is explained already.
+        fails: the probability of failing that is.
+        fitted: the two to which strays are fitted, by what they leave unexplained; default: `base`
+            and `fails`.
+        stray: the density of each test as a stray; default: fitted as well.
         """
         self._observed = observed
         self.base = base

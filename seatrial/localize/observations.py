@@ -101,12 +101,17 @@ def _clear(observed: "Observed", flat: Bools) -> Bools:
 
 @dataclass(frozen=True)
 class Observed:
-    """What each test shows: `value`, the log ratio to like tests, with the `scale` of its noise.
+    """What each test shows.
 
-    `failed` tests have no value. `alone` are those that nothing is comparable with: they show
-    nothing. What else slowed a test slowed those of the same nodes on other GPUs: m of them that
-    are slow have the `weight` of sqrt(m). `share` is that of a test among all of the same nodes.
-    `collective` and `like` number the collectives and the sets of like tests, from 0.
+    value: the log ratio to like tests.
+    scale: the noise of that.
+    failed: whether it has no value.
+    alone: whether nothing is comparable with it; then it shows nothing.
+    weight: what it counts. What else slowed a test slowed those of the same nodes on other GPUs:
+        m of them that are slow have the weight of sqrt(m).
+    share: that of a test among all of the same nodes.
+    collective: the number of its collective, from 0.
+    like: the number of its set of like tests, from 0.
     """
 
     tests: Tests
