@@ -143,7 +143,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
             return True
     if cause.penetrance == ALWAYS:
         return _is_mostly_fine(observed, tests)
-    # A link has no parts
+    # All tests of a link are of the same nodes
     if cause.kind == "link":
         return False
     return _fits_its_parts(observed, cause, tests)
