@@ -276,7 +276,7 @@ def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     tested = {frozenset(test.nodes) for test in observed.tests}
     # A cut between the ends makes all pairs across slow, the link only its own
     ends = link.cause.nodes
-    joined_with: list[list[str]] = []
+    joined_with = []
     for end in ends:
         beside = [node for node, side in sides.items() if side == sides[end]]
         joined_with.append(beside)
