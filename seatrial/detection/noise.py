@@ -114,9 +114,17 @@ def median(values: Floats) -> float:
     return float(np.median(values))
 
 
+def without_gross_errors(distances: Floats) -> Floats:
+    """Return the distances without those that no noise explains."""
+    scale = MAD * median(distances)
+    if not scale:  # most are equal
+        return distances
+    return distances[distances < GROSS * scale]
+
+
 def typical(distances: Floats) -> float:
     """Return the standard deviation of distances, winsorized at three by their median (one step of
-    Huber's proposal 2), without gross errors.
+    Huber's proposal 2).
 
     If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
@@ -124,8 +132,6 @@ def typical(distances: Floats) -> float:
         return 0.0
     scale = MAD * median(distances)
     if scale:
-        distances = distances[distances < GROSS * scale]
-        scale = MAD * median(distances)
         winsorized = np.minimum(distances, 3 * scale)
         mean_square = np.mean(winsorized**2)
         return math.sqrt(mean_square)

@@ -25,6 +25,7 @@ from seatrial.detection.noise import (
     typical,
     values_at,
     widening,
+    without_gross_errors,
 )
 from seatrial.detection.readings import Floats, Ints, Past
 
@@ -91,8 +92,9 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     is_alone = tonight.size < LEAST_PEERS  # then what lasts for runs counts as noise as well
     between_runs = finite(steps)
     if not is_alone and between_runs.size >= ENOUGH:
-        of_one = typical(between_runs) / math.sqrt(2)
-        return of_one * widening(between_runs.size)
+        of_readings = without_gross_errors(between_runs)
+        of_one = typical(of_readings) / math.sqrt(2)
+        return of_one * widening(of_readings.size)
     apart = rest
     if not is_alone:
         apart = tonight - median_of(tonight[:, None])
