@@ -54,7 +54,9 @@ def revisit_inventories(
     notes.
     """
     findings = context.recall(Findings)
-    before = _with_counters(findings.inventories) if findings else {}
+    before: Inventories = {}
+    if findings:
+        before = _with_counters(findings.inventories)
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
@@ -65,17 +67,20 @@ def revisit_inventories(
     nodes = [node for node in testbed.nodes if node.name in before]
     after = answered(on_each(nodes, ask, fan_out(testbed)))
     rises = risen(before, after)
+    notes = list(_notes(rises))
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
-    errors = (Reason.of("errors-in-run", what=error) for error in driver_errors(new))
-    notes = [*_notes(rises), *errors]
-    return [_with_evidence(check, rises, len(before)) for check in checks], notes
+    for error in driver_errors(new):
+        notes.append(Reason.of("errors-in-run", what=error))
+    with_evidence = [_with_evidence(check, rises, len(before)) for check in checks]
+    return with_evidence, notes
 
 
 def _with_counters(inventories: Inventories) -> Inventories:
     """Return the nodes with GPUs or ports of RDMA, which have counters."""
     having = {}
     for name, node in inventories.items():
-        if node.gpus or any(port.kind != "network" for port in node.ports):
+        has_rdma = any(port.kind != "network" for port in node.ports)
+        if node.gpus or has_rdma:
             having[name] = node
     return having
 
@@ -91,19 +96,22 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
             known = first.get((part, is_error))
             if known is None:
                 continue
+            of_gpu = part.startswith("gpu-")
             for counter, value in counters.items():
                 # Those of NVLinks that are 0 are left out
-                unread = 0 if part.startswith("gpu-") else value
+                unread = 0 if of_gpu else value
                 by = value - known.get(counter, unread)
                 if by > 0:
-                    rises.append(
-                        Rise(node=name, part=part, counter=counter, by=by, is_error=is_error)
-                    )
+                    rises.append(Rise(name, part, counter, by, is_error))
     return rises
 
 
 def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[str, int]]]:
-    """Yield the counters of each port and GPU, those of errors and of lost packets apart."""
+    """Yield the counters of each port and GPU, those of errors and of lost packets apart.
+
+    Each comes as ((name of the port or GPU, whether they count errors), value by counter); a GPU
+    whose counters were not read has none.
+    """
     for port in inventory.ports:
         yield (port.port, True), port.errors
         yield (port.port, False), port.losses
@@ -113,7 +121,10 @@ def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[
 
 
 def _new_errors(before: Inventory, after: Inventory) -> Inventory:
-    """Return an inventory with only the errors that the kernel has reported since `before`."""
+    """Return an inventory with only the errors that the kernel has reported since `before`.
+
+    Its `xids` are None where the log could not be read then: old ones would look new.
+    """
     xids = None
     if before.xids is not None:
         xids = _added(before.xids, after.xids or [])
@@ -125,9 +136,11 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
     known = {_kind_of(event): event.count for event in before}
     added = []
     for event in after:
-        count = event.count - known.get(_kind_of(event), 0)
+        seen_before = known.get(_kind_of(event), 0)
+        count = event.count - seen_before
         if count > 0:
-            added.append(event.model_copy(update={"count": count}))
+            new = event.model_copy(update={"count": count})
+            added.append(new)
     return added
 
 
@@ -137,21 +150,22 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():
-        code = "link-errors-rose" if is_error else "packets-lost"
-        yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
+        code = "packets-lost"
+        if is_error:
+            code = "link-errors-rose"
+        links = some_of(rise.words for rise in those)
+        yield Reason.of(code, counter=counter, links=links)
 
 
 def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
     """Add the counters that rose to a check with slow links: on its suspects, else on a few
     nodes.
+
+    `nodes` is how many have counters; where they rise on more than a third, they tell no node from
+    the others.
     """
-    slow = [
-        j
-        for j in check.judgements
-        if j.verdict.is_fault and j.measurement.metric.startswith(_OVER_LINKS)
-    ]
     errors = [rise for rise in rises if rise.is_error]
-    if not slow or not errors:
+    if not errors or not _has_slow_links(check):
         return check
     if check.suspects:
         suspected = {node for suspect in check.suspects for node in suspect.nodes}
@@ -160,7 +174,17 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
         having = {rise.node for rise in errors}
         if _CLEAR_MINORITY * len(having) > nodes:
             return check
-    return replace(check, suspects=(*check.suspects, *map(_suspect, errors)))
+    added = map(_suspect, errors)
+    return replace(check, suspects=(*check.suspects, *added))
+
+
+def _has_slow_links(check: Check) -> bool:
+    """Return whether a number of what goes over links is bad."""
+    for judgement in check.judgements:
+        metric = judgement.measurement.metric
+        if judgement.verdict.is_fault and metric.startswith(_OVER_LINKS):
+            return True
+    return False
 
 
 def _suspect(rise: Rise) -> Suspect:

@@ -35,17 +35,24 @@ class TriedPairs:
         links = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
-                links.setdefault(peer, set()).add(name)
+                # One that tried nobody itself has no links yet
+                known = links.setdefault(peer, set())
+                known.add(name)
         return links
 
 
 def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
-    """Return the pairs that were tried in one of the two; what failed in either failed."""
+    """Return the pairs that were tried in one of the two; what failed in either failed.
+
+    Each peer is listed once; of a pair that failed in both, the error is that of `other`.
+    """
     peers = {}
     for name in (*one.peers, *other.peers):
-        tried = (*one.peers.get(name, ()), *other.peers.get(name, ()))
-        peers[name] = [*dict.fromkeys(tried)]
-    return TriedPairs(peers, {**one.failed, **other.failed})
+        first = one.peers.get(name, ())
+        second = other.peers.get(name, ())
+        peers[name] = [*dict.fromkeys((*first, *second))]
+    failed = {**one.failed, **other.failed}
+    return TriedPairs(peers, failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +77,35 @@ def blame(tried: TriedPairs) -> Blame:
     though both ends reach nearly everybody else is a broken link: the link is blamed, and one end
     is set aside without blame.
     """
+    # What failed in one direction or both is one link
     failed = {frozenset(pair): error for pair, error in tried.failed.items()}
     if not failed:
         return Blame()
     peers = tried.both_ways()
     names = sorted(peers, key=natural)
     directed_pairs = sum(map(len, peers.values()))
-    # What failed in one direction or both is one link
     if len(names) > 2 and 2 * len(failed) == directed_pairs:
         error = next(iter(failed.values()))
         return Blame(
             set_aside=tuple(names[1:]),
             setup=Reason.of("no-pair-works", pairs=len(failed), problem=error),
         )
-    sides = connected(_working(peers, failed))
+    working = _working(peers, failed)
+    sides = connected(working)
     if len(sides) < 2:
         return _greedy(failed, peers)
     # The largest side; of sides that are equal, the one with the head
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
     others = Side().union(*sides) - kept
+    # With the nodes that reach nobody: each of them is blamed by itself
     left = kept.union(names) - others
-    rest = _greedy(
-        {pair: why for pair, why in failed.items() if pair <= left},
-        {name: peers[name] & left for name in left},
-    )
+    failed_there = {pair: why for pair, why in failed.items() if pair <= left}
+    peers_there = {name: peers[name] & left for name in left}
+    rest = _greedy(failed_there, peers_there)
+    cut = _cut_between(sides, failed)
     cut_off = [name for name in names if name in others]
     return Blame(
-        suspects=(_cut_between(sides, failed), *rest.suspects),
+        suspects=(cut, *rest.suspects),
         set_aside=(*cut_off, *rest.set_aside),
     )
 
@@ -114,7 +123,8 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
     """Return the cut as a link, with the first error across it."""
     across = []
     for pair, error in failed.items():
-        if not any(pair <= side for side in sides):
+        is_within = any(pair <= side for side in sides)
+        if not is_within:
             across.append(error)
     name, parties = cut_names(sides)
     problem = uncoded("not tried")
@@ -129,7 +139,10 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
 
 
 def connected(neighbours: Neighbours) -> list[Side]:
-    """Return the connected components of two and more nodes."""
+    """Return the connected components of two and more nodes, in the order of their first nodes.
+
+    `neighbours` must hold each link at both of its ends.
+    """
     sides = []
     left = set(neighbours)
     while left:
@@ -152,8 +165,14 @@ def _reached_from(node: str, neighbours: Neighbours) -> Side:
 
 
 def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
-    """Return the name of a cut between the sides as a link, and the sides in words."""
-    lists = [host_list(sorted(side, key=natural)) for side in sides]
+    """Return the name of a cut between the sides as a link, and the sides in words.
+
+    There must be one side at least: `("a[1-2]--a[3-4]", "a[1-2] and a[3-4]")` for two.
+    """
+    lists = []
+    for side in sides:
+        names = sorted(side, key=natural)
+        lists.append(host_list(names))
     *others, last = lists
     return "--".join(lists), f"{', '.join(others)} and {last}"
 
@@ -166,7 +185,7 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     set_aside = []
     while failed:
         name = _worst(failed)
-        own = {}
+        own = {}  # at least one, so that this ends
         others = {}
         for pair, error in failed.items():
             if name in pair:
@@ -202,16 +221,14 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
         unreached = Link().union(*failed) - {name}
         far = host_list(sorted(unreached, key=natural))
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
-    confidence = 0.9 if others > 2 else 0.5
-    return [
-        Suspect(
-            kind="link",
-            name=link_name(*pair),
-            confidence=confidence,
-            evidence=Reason.of("link-ssh-failed", problem=error),
-        )
-        for pair, error in failed.items()
-    ]
+    confidence = 0.9
+    if others <= 2:  # the other end may be as much to blame
+        confidence = 0.5
+    suspects = []
+    for pair, error in failed.items():
+        evidence = Reason.of("link-ssh-failed", problem=error)
+        suspects.append(Suspect("link", link_name(*pair), confidence, evidence))
+    return suspects
 
 
 def link_name(a: str, b: str) -> str:
@@ -220,7 +237,9 @@ def link_name(a: str, b: str) -> str:
 
 
 def natural(name: str) -> tuple[str, int]:
-    """Return a sort key that puts node-10 after node-9."""
+    """Return a sort key that puts node-10 after node-9: the name without the digits at its end,
+    and their number, -1 without any.
+    """
     stem = name.rstrip("0123456789")
     number = name[len(stem) :]
     return stem, int(number or -1)

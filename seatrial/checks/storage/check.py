@@ -95,9 +95,12 @@ def storage(context: CheckContext) -> StepResult:
     """
     started = time.monotonic()
     section = context.section(Storage)
-    trials = [_tried(context.testbed, section, path) for path in section.paths]
-    problems = [problem for trial in trials for problem in trial.problems]
-    measurements = [measurement for trial in trials for measurement in trial.measurements]
+    problems: list[Problem] = []
+    measurements: list[Measurement] = []
+    for path in section.paths:
+        trial = _tried(context.testbed, section, path)
+        problems += trial.problems
+        measurements += trial.measurements
     nodes = count(len(context.testbed.nodes), "node")
     passed = f"{nodes} agree on what they read from {some_of(section.paths)}"
     check = concluded(_NAME, problems, passed, started, measurements)
@@ -144,11 +147,14 @@ class _Trial:
     def _bytes(self) -> int:
         """Return bytes of each node's file; 0 where too little is free."""
         greetings = self.nodes.greetings.values()
-        if not greetings or is_object_store(self.path):
-            return self.section.bytes if greetings else 0
+        if not greetings:
+            return 0
+        if is_object_store(self.path):
+            return self.section.bytes
         free = min(greeting.free_bytes for greeting in greetings if isinstance(greeting, Greeting))
         size = min(self.section.bytes, free // _SHARE // len(greetings))
-        if size >= _LEAST_BYTES * max(map(self._streams_of, self.nodes.names)):
+        most_streams = max(map(self._streams_of, self.nodes.names))
+        if size >= _LEAST_BYTES * most_streams:
             return size
         reason = Reason.of(
             "storage-full", path=self.path, free=file_size(free), nodes=len(greetings)
@@ -162,7 +168,10 @@ class _Trial:
         return min(slots, _MOST_STREAMS, self.section.bytes // _LEAST_BYTES)
 
     def _check_visibility(self) -> bool:
-        """Check that each node reads in time what the node before it in the ring wrote."""
+        """Check that each node reads in time what the node before it in the ring wrote.
+
+        Return whether all did; a single node, which has none before it, agrees with itself.
+        """
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
         unseen = {}
@@ -170,9 +179,9 @@ class _Trial:
         for _ in range(_NOTES if reader else 0):
             notes = self.nodes.ask(reader, lambda name: {"do": "note"}, Note)
             digests = {name: notes[writer[name]].digest for name in writer if writer[name] in notes}
-            for name, look in self.nodes.ask(
-                digests, partial(self._look, writer, digests), Look
-            ).items():
+            request = partial(self._look, writer, digests)
+            looks = self.nodes.ask(digests, request, Look)
+            for name, look in looks.items():
                 if look.seconds is None:
                     unseen[writer[name], name] = look.seen
                 else:
@@ -190,7 +199,10 @@ class _Trial:
         tried = self.nodes.ask(
             holder, lambda name: self._about_folder_of("contend", holder[name]), Contention
         )
-        ignored = {(holder[name], name): "" for name, answer in tried.items() if not answer.locked}
+        ignored = {}
+        for name, answer in tried.items():
+            if not answer.locked:
+                ignored[holder[name], name] = ""
         self.problems += self._disagreements("storage-lock-ignored", ignored)
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
@@ -209,22 +221,21 @@ class _Trial:
     def _disagreements(
         self, code: str, pairs: Mapping[tuple[str, str], str], **values: object
     ) -> Iterator[Problem]:
-        """Yield one problem for each pair.
+        """Yield one problem for each pair of a writer and its reader.
 
         A node that disagrees with both of its neighbours is the suspect, if few are.
         """
         both = {writer for writer, _ in pairs} & {reader for _, reader in pairs}
-        guilty = both if 2 * len(both) < self.everyone else set()
+        are_few = 2 * len(both) < self.everyone
         for (writer, reader), seen in pairs.items():
-            named = next((name for name in (writer, reader) if name in guilty), None)
             reason = Reason.of(
                 code, path=self.path, writer=writer, reader=reader, seen=seen, **values
             )
-            yield Problem(
-                Verdict.FAIL,
-                reason,
-                Suspect("node", named, 0.9, reason) if named else None,
-            )
+            suspect = None
+            for name in (reader, writer):  # the writer, if both are
+                if are_few and name in both:
+                    suspect = Suspect("node", name, 0.9, reason)
+            yield Problem(Verdict.FAIL, reason, suspect)
 
     def _small_files(self) -> None:
         """Measure how many small files a second each node writes and reads."""
@@ -233,15 +244,17 @@ class _Trial:
             self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles
         )
         for name, answer in answers.items():
-            self._record("storage_files", files / answer.seconds, Subject("node", name))
+            rate = files / answer.seconds
+            self._record("storage_files", rate, Subject("node", name))
             self._compare(name, answer.wrong)
 
     def _streams(self, size: int) -> None:
         """Measure the rates of 1, 2, 4, ... and all nodes."""
         names = self.nodes.names
         for some in _steps(len(names)):
+            taking_part = names[:some]
             for direction in ("write", "read"):
-                self._stream(names[:some], direction, size)
+                self._stream(taking_part, direction, size)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
         """Measure the rate of some nodes together; with all nodes, of each by itself too."""
@@ -249,13 +262,12 @@ class _Trial:
         metric = f"storage_{direction}"
 
         def request(name: str) -> Request:
-            jobs = self._streams_of(name)
             return {
                 "do": "stream",
                 "direction": direction,
                 "bytes": size,
                 "seconds": seconds,
-                "jobs": jobs,
+                "jobs": self._streams_of(name),
             }
 
         answers = self.nodes.ask(names, request, Transfer, 2 * seconds)
@@ -274,7 +286,9 @@ class _Trial:
             number(answers[slowest].gb_s),
             slowest,
         )
-        for name, answer in answers.items() if nodes == self.everyone else ():
+        if nodes < self.everyone:
+            return
+        for name, answer in answers.items():
             self._record(metric, answer.gb_s, Subject("node", name))
 
     def _checkpoint(self, size: int) -> None:
@@ -286,36 +300,39 @@ class _Trial:
         def save(name: str) -> Request:
             return {"do": "save", "bytes": size, "shards": self._streams_of(name)}
 
-        saved = self.nodes.ask(names, save, Transfer, 2 * self.section.seconds)
+        most_s = 2 * self.section.seconds
+        saved = self.nodes.ask(names, save, Transfer, most_s)
+        # A single node reads its own
         reader = ring(list(saved)) or {name: name for name in saved}
         writer = {reader[name]: name for name in saved}
 
         def load(name: str) -> Request:
-            return {**save(writer[name]), **self._about_folder_of("load", writer[name])}
+            of_writer = save(writer[name])
+            return {**of_writer, **self._about_folder_of("load", writer[name])}
 
-        loaded = self.nodes.ask(writer, load, Transfer, 2 * self.section.seconds)
+        loaded = self.nodes.ask(writer, load, Transfer, most_s)
         for metric, answers in (("storage_save", saved), ("storage_load", loaded)):
-            if len(answers) == len(names) and answers:
-                rate = sum(each.bytes for each in answers.values()) / max(
-                    each.seconds for each in answers.values()
-                )
-                self._record(metric, rate / 1e9, Subject("cluster", "cluster"), nodes=len(answers))
+            if not answers or len(answers) < len(names):
+                continue
+            moved = sum(each.bytes for each in answers.values())
+            longest_s = max(each.seconds for each in answers.values())
+            gb_s = moved / longest_s / 1e9
+            self._record(metric, gb_s, Subject("cluster", "cluster"), nodes=len(answers))
         for name, answer in loaded.items():
-            self._compare(
-                name,
-                answer.wrong and f"{name} read from {writer[name]}'s checkpoint: {answer.wrong}",
-            )
+            if answer.wrong:
+                words = f"{name} read from {writer[name]}'s checkpoint: {answer.wrong}"
+                self._compare(name, words)
 
     def _compare(self, name: str, wrong: str) -> None:
-        """Add a problem if something was read otherwise than it was written."""
-        if wrong:
-            evidence = Reason.of("storage-wrong", path=self.path, what=wrong)
-            self.problems.append(
-                Problem.of(
-                    Verdict.CORRUPT,
-                    Suspect("node", name, 0.5, evidence),
-                )
-            )
+        """Add a problem if something was read otherwise than it was written.
+
+        The node that read it is no sure suspect: the one that wrote it may be to blame.
+        """
+        if not wrong:
+            return
+        evidence = Reason.of("storage-wrong", path=self.path, what=wrong)
+        suspect = Suspect("node", name, 0.5, evidence)
+        self.problems.append(Problem.of(Verdict.CORRUPT, suspect))
 
     def _failures(self) -> Iterator[Problem]:
         """Yield nodes that gave no answer; without a suspect where all did so, or where the space
@@ -323,19 +340,16 @@ class _Trial:
         """
         failed = self.nodes.failed
         for name, error in failed.items():
-            if any(words in error.reason.sentence for words in _FULL):
-                yield Problem(
-                    Verdict.INCONCLUSIVE,
-                    Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone),
-                )
+            is_full = any(words in error.reason.sentence for words in _FULL)
+            if is_full:
+                full = Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
+                yield Problem(Verdict.INCONCLUSIVE, full)
                 continue
-            suspect = Suspect(
-                "node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason)
-            )
-            problem = Problem.of(Verdict.FAIL, suspect)
-            yield (
-                problem if len(failed) < self.everyone else Problem(problem.verdict, problem.reason)
-            )
+            evidence = Reason.of("storage-failed", path=self.path, problem=error.reason)
+            problem = Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, evidence))
+            if len(failed) == self.everyone:
+                problem = Problem(problem.verdict, problem.reason)
+            yield problem
 
     def _record(
         self,
@@ -368,11 +382,15 @@ class _Trial:
 
 
 def _steps(nodes: int) -> list[int]:
-    """Return 1, 2, 4, ... and all nodes."""
-    return [
-        *(1 << power for power in range(nodes.bit_length()) if 1 << power < nodes),
-        *([nodes] if nodes else []),
-    ]
+    """Return 1, 2, 4, ... and all nodes; nothing for none."""
+    steps = []
+    some = 1
+    while some < nodes:
+        steps.append(some)
+        some *= 2
+    if nodes:
+        steps.append(nodes)
+    return steps
 
 
 def repeat_storage(
@@ -381,7 +399,8 @@ def repeat_storage(
     """Measure the paths in doubt once more, with all nodes."""
     section = context.section(Storage)
     log_repeat(_NAME, doubts)
-    for path in dict.fromkeys(str(doubt.measurement.conditions["path"]) for doubt in doubts):
+    in_doubt = [str(doubt.measurement.conditions["path"]) for doubt in doubts]
+    for path in dict.fromkeys(in_doubt):
         if left.over:
             return
         trial = _tried(context.testbed, section, path)
@@ -392,10 +411,12 @@ def repeat_storage(
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
     """Return how long all paths take, and how long at most."""
     paths = len(section.paths)
-    steps = len(_steps(nodes.count))
-    about_s = paths * (2 * section.seconds * (steps + 1) + 10)
+    steps = len(_steps(nodes.count)) + 1  # and the checkpoint
+    streams_s = 2 * section.seconds * steps
+    about_s = paths * (streams_s + 10)
+    most_s = about_s + paths * section.timeout_s
     summary = f"write and read {some_of(section.paths)} on 1 to {nodes.count} nodes"
-    return [PlannedPart(summary, about_s, about_s + paths * section.timeout_s)]
+    return [PlannedPart(summary, about_s, most_s)]
 
 
 STORAGE = CheckType(
