@@ -64,60 +64,70 @@ class EarlierRuns:
         """Return the value of that series in the last good run, None without one."""
         if self.last_good is None:
             return None
-        number = self.numbers.get(series, {}).get(self.last_good.run_id)
-        return number.value if number else None
+        by_run = self.numbers.get(series, {})
+        number = by_run.get(self.last_good.run_id)
+        if number is None:
+            return None
+        return number.value
 
 
 NO_PAST = EarlierRuns()
 
 
 def past_of(result: RunResult, store: "Store") -> EarlierRuns:
-    """Read the runs before this one from `store`. Raises SeatrialError."""
-    rows = [
-        row
-        # Many, since other suites run on the same cluster
-        for row in store.runs(result.cluster, 500)
-        if row.suite == result.suite
-        and row.run_id != result.run_id
-        and row.started < result.started
-    ]
+    """Read the runs before this one from `store`. Raises SeatrialError.
+
+    Of the last good run, the curves of busbw are read as well as the headline numbers.
+    """
+    rows = []
+    # Many, since other suites run on the same cluster
+    for row in store.runs(result.cluster, 500):
+        is_same = row.suite == result.suite and row.run_id != result.run_id
+        if is_same and row.started < result.started:
+            rows.append(row)
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST
-    numbers = _numbers(store, [row.run_id for row in shown], headlines(result))
+    requested = headlines(result)
+    numbers = _numbers(store, [row.run_id for row in shown], requested)
     if last_good:
         curves = (m for m in _of_the_cluster(result) if m.metric == "busbw")
-        of_last = _numbers(store, [last_good.run_id], (*headlines(result), *curves))
-        numbers = {
-            series: {**numbers.get(series, {}), **of_last.get(series, {})}
-            for series in {**numbers, **of_last}
-        }
+        of_last = _numbers(store, [last_good.run_id], (*requested, *curves))
+        for series, by_run in of_last.items():
+            numbers[series] = {**numbers.get(series, {}), **by_run}
     return EarlierRuns(shown, last_good, numbers)
 
 
 def _numbers(
     store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]
 ) -> dict[str, dict[str, Number]]:
-    """Return finite values by series and run id."""
+    """Return finite values by series and run id: of repeats the median, with the verdict of the
+    first.
+    """
     names = list(dict.fromkeys(m.series() for m in requested))
     readings = store.readings(run_ids, names)
+    # Rows of the readings, by the places of their series and run in `names` and `run_ids`
     taken: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
+    places = zip(readings.series.tolist(), readings.run.tolist(), strict=True)
+    for at, place in enumerate(places):
         taken[place].append(at)
     numbers: dict[str, dict[str, Number]] = defaultdict(dict)
     for (series, run), rows in taken.items():
         judged = int(readings.verdict[rows[0]])
-        verdict = VERDICTS[judged] if judged >= 0 else None
-        numbers[names[series]][run_ids[run]] = Number(
-            median(readings.value[rows].tolist()), verdict
-        )
+        verdict = None
+        if judged >= 0:
+            verdict = VERDICTS[judged]
+        value = median(readings.value[rows].tolist())
+        numbers[names[series]][run_ids[run]] = Number(value, verdict)
     return dict(numbers)
 
 
 def headlines(result: RunResult) -> list[Measurement]:
     """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput,
     ...
+
+    Of the latencies of an operation, only that of the smallest message; each series once.
     """
     of_cluster = _of_the_cluster(result)
     whole = [m for m in of_cluster if m.better and "message_bytes" not in m.conditions]
@@ -135,27 +145,33 @@ def headlines(result: RunResult) -> list[Measurement]:
 def _small_first(m: Measurement) -> tuple[int, bool]:
     """Sort by message size, and out of place first."""
     size = m.conditions.get("message_bytes")
-    return (size if isinstance(size, int) else 0, m.conditions.get("placement") == "in_place")
+    if not isinstance(size, int):
+        size = 0
+    is_in_place = m.conditions.get("placement") == "in_place"
+    return size, is_in_place
 
 
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
     """Return finite measurements of the cluster; from judgements if only run.json is left."""
-    every = (
-        m
-        for check in result.checks
-        for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
-    )
+    every: list[Measurement] = []
+    for check in result.checks:
+        every += once(check.measurements)
+        every += [judgement.measurement for judgement in check.judgements]
     return [m for m in every if m.subject.kind == "cluster" and m.finite]
 
 
 def software(result: RunResult, past: EarlierRuns) -> list[Change]:
-    """Return every fact of the fingerprint with the last good run's."""
-    before = past.last_good.fingerprint if past.last_good else {}
-    names = dict.fromkeys((*result.fingerprint, *before))
-    return [
-        Change(name, before.get(name) or None, result.fingerprint.get(name) or None)
-        for name in names
-    ]
+    """Return every fact of the fingerprint with the last good run's, also those that are the
+    same.
+    """
+    now = result.fingerprint
+    before: Mapping[str, str] = {}
+    if past.last_good:
+        before = past.last_good.fingerprint
+    facts = []
+    for name in dict.fromkeys((*now, *before)):
+        facts.append(Change(name, before.get(name) or None, now.get(name) or None))
+    return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +200,17 @@ class Headline:
 
     @property
     def expected(self) -> Expected:
-        return self.judgements[0].expected if self.judgements else Expected()
+        """What the worst judgement expected; nothing where it was only recorded."""
+        if not self.judgements:
+            return Expected()
+        return self.judgements[0].expected
 
     @property
     def verdict(self) -> Verdict | None:
-        return self.judgements[0].verdict if self.judgements else None
+        """The worst verdict; None where it was only recorded."""
+        if not self.judgements:
+            return None
+        return self.judgements[0].verdict
 
     @property
     def compared(self) -> bool:
@@ -197,8 +219,12 @@ class Headline:
 
     @property
     def change(self) -> float | None:
-        """Against the last good run: -0.1 is a tenth less."""
-        return self.measurement.value / self.last - 1 if self.last else None
+        """Against the last good run: -0.1 is a tenth less; None without such a run, or if it
+        measured 0.
+        """
+        if not self.last:
+            return None
+        return self.measurement.value / self.last - 1
 
 
 def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
@@ -206,28 +232,30 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
     numbers = []
     for m in headlines(result):
         series = m.series()
-        own_judgements = [
-            j
-            for check in result.checks
-            for j in check.judgements
-            if j.measurement.series() == series
-        ]
+        own_judgements = []
+        for check in result.checks:
+            for judgement in check.judgements:
+                if judgement.measurement.series() == series:
+                    own_judgements.append(judgement)
         judgements = tuple(sorted(own_judgements, key=worst_first))
-        now = HeadlinePoint(
-            result.run_id, result.started, m.value, judgements[0].verdict if judgements else None
-        )
-        numbers.append(
-            Headline(m, judgements, past.last_value(series), (*_trend(series, past), now))
-        )
+        verdict = judgements[0].verdict if judgements else None
+        now = HeadlinePoint(result.run_id, result.started, m.value, verdict)
+        trend = (*_trend(series, past), now)
+        numbers.append(Headline(m, judgements, past.last_value(series), trend))
     return numbers
 
 
 def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
-    """Yield the earlier runs that have the number."""
+    """Yield the earlier runs that have the number.
+
+    What changed in the software is told against the run before, whether that has the number or
+    not.
+    """
     numbers = past.numbers.get(series, {})
     before: RunRow | None = None
     for row in past.runs:
-        if (number := numbers.get(row.run_id)) and math.isfinite(number.value):
+        number = numbers.get(row.run_id)
+        if number and math.isfinite(number.value):
             software = changes(before.fingerprint, row.fingerprint) if before else ""
             yield HeadlinePoint(row.run_id, row.started, number.value, number.verdict, software)
         before = row
@@ -271,18 +299,20 @@ def log_files(folder: Path) -> tuple[LogFile, ...]:
     """List non-empty files below `logs/` without links, those of the run before those of its
     nodes.
     """
-    paths = sorted(
-        (path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts)
-    )
+    paths = [path for path in run_logs(folder) if path.stat().st_size]
+    paths.sort(key=lambda path: len(path.parts))
     logs = []
     for path in paths[:MAX_LOGS]:
         below = path.relative_to(folder)
+        name = Path(*below.parts[1:]).as_posix()
+        # Names that are no UTF-8 lead to the file too
         href = quote(os.fsencode(below.as_posix()))
-        logs.append(LogFile(Path(*below.parts[1:]).as_posix(), href, path.stat().st_size))
+        logs.append(LogFile(name, href, path.stat().st_size))
     return tuple(logs)
 
 
 def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
+    """Read the earlier runs, or say why nothing is known of them."""
     if store is None:
         return EarlierRuns(problem="the history could not be opened")
     try:
@@ -294,8 +324,11 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
 
 
 def _bands(result: RunResult, store: "Store | None") -> Sequence[Band]:
+    """Read the numbers of a campaign over its hours; none without a store, or where it fails."""
+    if store is None:
+        return ()
     try:
-        return bands_of(result, store) if store else ()
+        return bands_of(result, store)
     except Exception as error:  # a report without pictures is worth more than none
         log.warning("the report goes without pictures of the campaign: %s", classed(error))
         return ()
@@ -305,9 +338,10 @@ def _tail(log_file: Path) -> tuple[str, ...]:
     """Read the last lines of the log without secrets; links are not followed."""
     if not log_file.is_file() or log_file.is_symlink():
         return ()
+    most_bytes = LOG_TAIL_LINES * 400
     with open(log_file, "rb", opener=read_opener) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_LINES * 400))
-        lines = (
-            file.read(LOG_TAIL_LINES * 400).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        )
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - most_bytes))
+        text = file.read(most_bytes).decode(errors="replace")
+    lines = text.splitlines()[-LOG_TAIL_LINES:]
     return tuple(Secrets.of(os.environ).out_of(lines))

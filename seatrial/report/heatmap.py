@@ -79,6 +79,7 @@ class HeatMapRow:
 
     @property
     def verdicts(self) -> tuple[Verdict | None, ...]:
+        """Those of the cells, in the order of the columns."""
         return tuple(cell.verdict for cell in self.cells)
 
     @property
@@ -89,6 +90,7 @@ class HeatMapRow:
 
     @property
     def clean(self) -> bool:
+        """Whether every number that was judged passed, and no check blames the node."""
         if self.blamed is not None:
             return False
         return set(self.verdicts) <= {Verdict.PASS, None}
@@ -103,6 +105,7 @@ class NodeGroup:
 
     @property
     def names(self) -> str:
+        """The first few by name, and how many more there are."""
         return words.some_of(self.nodes, NAMES_SHOWN)
 
 
@@ -124,23 +127,37 @@ def heat_map(result: RunResult) -> HeatMap | None:
     names = dict.fromkeys(str(node.get("name")) for node in result.nodes)
     names |= dict.fromkeys(node for node, _ in cells)
     blames = _blames(result)
-    for node in blames:
-        if node not in names:
-            continue
-        for blame in blames[node]:
-            if blame.verdict:
-                marked = _blamed_cells(node, blame, columns, cells)
-                columns += [column for _, column in marked if column not in columns]
-                cells |= marked
+    for node, of_node in blames.items():
+        if node in names:
+            _mark(node, of_node, columns, cells)
     if not columns:
         return None
-    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
+    rows = []
+    for name in names:
+        blamed_for = blames.get(name, ())
+        rows.append(_row(name, columns, cells, blamed_for))
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines
     if len(lines) > NODES_SHOWN:
         bad = [line for line in lines if not line.clean]
         alone = tuple(bad[:NODES_SHOWN])
-    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
+    # Lines are sorted, so those that are not alone are behind those that are
+    alike = _grouped(lines[len(alone) :])
+    return HeatMap(tuple(columns), lines, alone, alike)
+
+
+def _mark(
+    node: str, blames: Sequence[Blame], columns: list[Column], cells: dict[Place, Cell]
+) -> None:
+    """Mark what the node is surely blamed for, in columns that are added where there is none."""
+    for blame in blames:
+        if not blame.verdict:
+            continue
+        marked = _blamed_cells(node, blame, columns, cells)
+        for _, column in marked:
+            if column not in columns:
+                columns.append(column)
+        cells |= marked
 
 
 def _blamed_cells(
@@ -166,10 +183,11 @@ def _blamed_cells(
 
 
 def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
+    """Group the lines that look the same: alike in verdicts, and in what was compared."""
     alike: dict[object, list[HeatMapRow]] = defaultdict(list)
     for line in lines:
-        look = [(cell.verdict, cell.compared) for cell in line.cells]
-        alike[tuple(look)].append(line)
+        look = tuple((cell.verdict, cell.compared) for cell in line.cells)
+        alike[look].append(line)
     groups = []
     for group in alike.values():
         nodes = tuple(line.node for line in group)
@@ -180,6 +198,7 @@ def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
 def _row(
     name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]
 ) -> HeatMapRow:
+    """Return the line of a node: a cell for each column, and the most that it is blamed."""
     shown = []
     for column in columns:
         missing = _MISSING[column.title == BLAMED]
@@ -188,12 +207,18 @@ def _row(
         return HeatMapRow(name, tuple(shown))
     confidence = max(blame.confidence for blame in blames)
     sure = [blame.verdict for blame in blames if blame.verdict]
-    blamed_for = worst(sure) if sure else None
+    blamed_for = None
+    if sure:
+        blamed_for = worst(sure)
     return HeatMapRow(name, tuple(shown), confidence, blamed_for)
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
-    """Return what each node is blamed for, by node."""
+    """Return what each node is blamed for, by node.
+
+    Of a check that was judged anew, with what it said at first. Suspects of the run count without
+    a verdict: no check of their own is as bad.
+    """
     blames: dict[str, list[Blame]] = defaultdict(list)
     for check in result.checks:
         for suspect in (*check.suspects, *check.raw.suspects):
@@ -210,6 +235,7 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
 
 
 def _blamed_node(suspect: Suspect) -> str:
+    """Return the node of a suspect; "" for a link, a switch or another thing of several nodes."""
     return _node(Subject(cast(SubjectKind, suspect.kind), suspect.name))
 
 
@@ -218,17 +244,20 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(partial(defaultdict, list))
     for check in result.checks:
         for reading in readings(check):
-            if node := _node(reading.measurement.subject):
-                column = Column(check.name, words.metric_of(reading.measurement))
+            m = reading.measurement
+            if node := _node(m.subject):
+                column = Column(check.name, words.metric_of(m))
                 readings_by_node[column][node].append(reading)
     judged = []
     cells: dict[Place, Cell] = {}
     for column, by_node in readings_by_node.items():
         readings_of_column = chain.from_iterable(by_node.values())
-        if any(reading.judgement for reading in readings_of_column):
-            judged.append(column)
-            for node, group in by_node.items():
-                cells[node, column] = _cell(group)
+        is_judged = any(reading.judgement for reading in readings_of_column)
+        if not is_judged:
+            continue
+        judged.append(column)
+        for node, group in by_node.items():
+            cells[node, column] = _cell(group)
     return judged, cells
 
 
@@ -242,31 +271,36 @@ def _node(subject: Subject) -> str:
 
 
 def _cell(group: Sequence[Reading]) -> Cell:
-    """Return the cell of the worst reading."""
+    """Return the cell of the worst reading; its tooltip says what was expected, and of how many
+    readings it is.
+    """
     worst = min(group, key=_severity)
     m = worst.measurement
     judgement = worst.judgement
     value = words.quantity(m.value, m.unit)
     facts = [words.measurement_name(m), value]
+    verdict = None
+    compared = True
     if judgement:
-        facts.append(judgement.verdict.value)
+        verdict = judgement.verdict
+        compared = judgement.compared
+        facts.append(verdict.value)
         expected = words.interval(judgement.expected, m.unit)
         if expected != "–":
             facts.append(f"expected {expected} ({judgement.source})")
-        if not judgement.compared:
+        if not compared:
             facts.append("no baseline yet")
     if len(group) > 1:
         facts.append(f"the worst of {len(group)}")
-    return Cell(
-        judgement.verdict if judgement else None,
-        text=value,
-        tooltip=", ".join(filter(None, facts)),
-        compared=judgement.compared if judgement else True,
-    )
+    tooltip = ", ".join(filter(None, facts))
+    return Cell(verdict, value, tooltip, compared)
 
 
 def _severity(reading: Reading) -> tuple[int, float]:
-    """Return a sort key with readings that were only recorded last."""
+    """Return a sort key with the worst verdict first and readings that were only recorded last.
+
+    Of equal verdicts, the value that is furthest from what was expected comes first.
+    """
     judgement = reading.judgement
     if judgement is None:
         return len(Verdict), 0.0
@@ -275,6 +309,9 @@ def _severity(reading: Reading) -> tuple[int, float]:
 
 
 def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
+    """Return a sort key with clean nodes last; among the others verdicts decide, then the
+    confidence of the blame.
+    """
     verdicts = (*line.verdicts, line.blamed_for)
     bad = sorted(verdict.severity for verdict in verdicts if verdict)
     confidence = line.blamed or 0.0

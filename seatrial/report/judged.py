@@ -14,7 +14,7 @@ import click
 from seatrial.model.curves import SHARE
 from seatrial.model.explanations import explanation_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import parts_of
+from seatrial.model.reason import Reason, parts_of
 from seatrial.model.result import Check, Expected, NextStep, next_line, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -40,9 +40,14 @@ _COLOURS = {
 def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
     """Return verdict, reason with its code and next step, what the logs name, and every judgement
     as in run.json.
+
+    `measurements` has the numbers of checks that were held against nothing. `logs` is gone through
+    more than once, so it must be no iterator.
     """
     code = judged.reason.code
-    findings = dict.fromkeys(_named(logs))
+    findings: list[Document] = []
+    for log, finding in dict.fromkeys(_named(logs)):
+        findings.append({"log": log, **finding.to_dict()})
     judgements: list[Document] = []
     measurements: list[Document] = []
     for check in judged.checks:
@@ -54,8 +59,7 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
         "reason": judged.reason.sentence,
         "code": code,
         "next_step": _next_step(code or ""),
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in findings]
-        + _of_tools(logs),
+        "findings": findings + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
         "judgements": judgements,
@@ -68,10 +72,12 @@ def _named(logs: "Iterable[Log]") -> "Iterator[tuple[str, Finding]]":
     for log in logs:
         for sweep in log.sweeps:
             for finding in (*sweep.findings, *sweep.notes):
-                yield log.name, replace(finding, evidence=Secrets().out_of_line(finding.evidence))
+                evidence = Secrets().out_of_line(finding.evidence)
+                yield log.name, replace(finding, evidence=evidence)
 
 
 def _measurement(m: Measurement) -> Document:
+    """Return a number without a judgement, with the fields that it has in run.json."""
     return {
         "metric": m.metric,
         "value": m.value,
@@ -82,34 +88,53 @@ def _measurement(m: Measurement) -> Document:
 
 
 def _of_tools(logs: "Iterable[Log]") -> list[Document]:
-    """Return what other tools found, with the fields of a cause in a log."""
-    return [
-        {
-            "log": log.name,
-            "code": reason.code,
-            "cause": reason.sentence,
-            "severity": "fatal" if check.verdict.is_fault else "note",
-            "host": None,
-            "rank": None,
-            "evidence": reason.sentence,
-            "next_step": _next_step(reason.code or ""),
-        }
-        for log in logs
-        for check in log.checks
-        for reason in parts_of(check.reason)
-        if reason.code
-    ]
+    """Return what other tools found, with the fields of a cause in a log.
+
+    The host and rank are null: tools name them in their own words, within the cause.
+    """
+    found = []
+    for log in logs:
+        for check in log.checks:
+            severity = "note"
+            if check.verdict.is_fault:
+                severity = "fatal"
+            for reason in parts_of(check.reason):
+                if reason.code:
+                    found.append(_of_tool(log.name, severity, reason))
+    return found
+
+
+def _of_tool(log: str, severity: str, reason: Reason) -> Document:
+    """Return one thing that a tool found; its cause is its evidence too."""
+    return {
+        "log": log,
+        "code": reason.code,
+        "cause": reason.sentence,
+        "severity": severity,
+        "host": None,
+        "rank": None,
+        "evidence": reason.sentence,
+        "next_step": _next_step(reason.code or ""),
+    }
 
 
 def _next_step(code: str) -> str | None:
-    """Return the next step of a code of the packages that are imported: those that judge."""
+    """Return the next step of a code of the packages that are imported: those that judge.
+
+    None for any other code, and for one that has no next step.
+    """
     explanation = explanation_of(code)
-    return explanation.next_step if explanation else None
+    if explanation is None:
+        return None
+    return explanation.next_step
 
 
 def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Sequence[str]) -> None:
     """Print one line per sweep, why those failed that did, and `verdict: reason` as the last
     line.
+
+    `not_judged` are names of logs in which nothing is known. `hints` are sentences that come before
+    the last line. Characters that the terminal cannot show are replaced.
     """
     encoding = sys.stdout.encoding or "ascii"
     rows: list[Sequence[str]] = [_COLUMNS]
@@ -134,7 +159,10 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Seque
 
 
 def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
-    """Yield the rows as aligned lines, with a coloured verdict in the last column."""
+    """Yield the rows as aligned lines, with a coloured verdict in the last column.
+
+    The first row, of headings, decides nothing but a width: its last cell is no verdict.
+    """
     to_plain = partial(words.plain, encoding=encoding)
     plain = [tuple(map(to_plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
@@ -146,10 +174,14 @@ def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
 
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:
-    """Return the cells log, operation, plateau, share, expected and latency."""
+    """Return the cells log, operation, plateau, share, expected and latency; empty for what the log
+    does not have.
+
+    Of several measurements or judgements of a metric, the first one is shown.
+    """
     by_metric = {m.metric: m for m in reversed(check.measurements)}
-    plateau = by_metric.get("busbw_plateau")
     operation = busbw = expected = ""
+    plateau = by_metric.get("busbw_plateau")
     if plateau:
         operation = str(plateau.conditions["operation"])
         busbw = words.quantity(plateau.value, "GB/s")
@@ -158,13 +190,10 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
             if judgement.measurement.metric == "busbw_plateau":
                 interval = judgement.expected
         expected = words.interval(interval, "GB/s")
-    share = by_metric.get(SHARE)
-    latency = by_metric.get("latency")
-    return (
-        check.name,
-        operation,
-        busbw,
-        words.fraction(share.value) if share else "",
-        expected,
-        words.quantity(latency.value, "us") if latency else "",
-    )
+    share = ""
+    if SHARE in by_metric:
+        share = words.fraction(by_metric[SHARE].value)
+    latency = ""
+    if "latency" in by_metric:
+        latency = words.quantity(by_metric["latency"].value, "us")
+    return check.name, operation, busbw, share, expected, latency

@@ -27,6 +27,8 @@ Pairs = Mapping[frozenset[str], Tests]
 class PairCell:
     """`text` is the share of what like pairs reach, in percent; empty where the pair was not
     tested.
+
+    `tooltip` has the rate of each test in GB/s, in the order of the tests.
     """
 
     text: str = ""
@@ -60,14 +62,18 @@ def pair_matrix(result: RunResult) -> PairMatrix | None:
     blamed = []
     for suspect in result.suspects:
         blamed += suspect.nodes
-    for matrix in pair_matrices(document, blamed):
-        return matrix
-    return None
+    matrices = pair_matrices(document, blamed)
+    if not matrices:
+        return None
+    return matrices[0]
 
 
 def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> list[PairMatrix]:
     """Return a matrix for each operation in a localisation's document, all with the nodes in the
     same order.
+
+    Nodes in `blamed` are marked besides those that the document's own findings name. Tests of more
+    nodes than two are no pairs, and are left out. Only the first cut orders the nodes.
     """
     by_operation: dict[str, dict[frozenset[str], list[Test]]] = defaultdict(
         partial(defaultdict, list)
@@ -86,18 +92,21 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
             cuts.append(finding["sides"])
         else:
             named.update(finding.get("nodes", ()))
-    marked = named.union(blamed)
+    marked = frozenset(named.union(blamed))
     sides = cuts[0] if cuts else ()
     nodes = _ordered(by_operation.values(), marked, sides)
-    return [
-        _matrix(operation, pairs, nodes, frozenset(marked), sides)
-        for operation, pairs in by_operation.items()
-    ]
+    matrices = []
+    for operation, pairs in by_operation.items():
+        matrices.append(_matrix(operation, pairs, nodes, marked, sides))
+    return matrices
 
 
 def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> list[str]:
-    """Return all nodes: those that are blamed first, then by slow tests; within the sides of a
-    cut.
+    """Return the nodes to show: those that are blamed first, then by slow tests; within the sides
+    of a cut.
+
+    Those that are left out for want of room are the last ones of that order, whichever side they
+    are on.
     """
     slow: Counter[str] = Counter()
     for pairs in operations:
@@ -116,6 +125,7 @@ def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> lis
 
 
 def _side_of(sides: Sides) -> dict[str, int]:
+    """Return the number of each node's side, from 0 on."""
     side_of: dict[str, int] = {}
     for place, side in enumerate(sides):
         side_of |= dict.fromkeys(side, place)
@@ -125,6 +135,9 @@ def _side_of(sides: Sides) -> dict[str, int]:
 def _matrix(
     operation: str, pairs: Pairs, nodes: Sequence[str], blamed: frozenset[str], sides: Sides
 ) -> PairMatrix:
+    """Return the matrix of an operation; a line per node and in it a cell per node, so that each
+    pair is there twice.
+    """
     lines = []
     for first in nodes:
         cells = []
@@ -132,10 +145,14 @@ def _matrix(
             tests = pairs.get(frozenset((first, second)), ())
             cells.append(_cell(tests))
         lines.append(tuple(cells))
-    tested = {node for pair in pairs for node in pair}
+    tested = set[str]().union(*pairs)
     side_of = _side_of(sides)
+    # Nodes of no side are behind all sides
     numbers = [side_of.get(node, len(sides)) for node in nodes]
-    starts = [i for i in range(1, len(nodes)) if numbers[i] != numbers[i - 1]]
+    starts = []
+    for place in range(1, len(nodes)):
+        if numbers[place] != numbers[place - 1]:
+            starts.append(place)
     split = 0
     if starts and len(sides) == 2:
         split = starts[0]
@@ -151,6 +168,9 @@ def _matrix(
 
 
 def _cell(tests: Tests) -> PairCell:
+    """Return the cell of a pair: the median of its tests, and bad where more than half of them are
+    slow.
+    """
     if not tests:
         return PairCell()
     ratios = [test["ratio"] for test in tests if test["ratio"] is not None]
@@ -164,11 +184,17 @@ def _cell(tests: Tests) -> PairCell:
     rates = []
     for test in tests:
         rate = test["busbw_gb_s"]
-        rates.append(words.quantity(rate, "GB/s") if rate else "failed")
+        shown = "failed"
+        if rate:
+            shown = words.quantity(rate, "GB/s")
+        rates.append(shown)
     return PairCell(text, verdict, tooltip=", ".join(rates))
 
 
 def _verdict(slow: bool, ratios: Sequence[float]) -> Verdict:
+    """Return the verdict on a pair, by its share of the speed of like pairs in each test; a test
+    that failed has none.
+    """
     if not slow:
         return Verdict.PASS
     if not ratios or statistics.median(ratios) < _HALF:

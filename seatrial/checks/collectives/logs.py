@@ -35,22 +35,27 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     """Split a sweep by data type, reduction and root (-d, -o, -r all), each with the suffix of its
     name.
 
-    Each kind has a speed of its own.
+    Each kind has a speed of its own. A suffix begins with a space and holds only what differs
+    (" float32 sum"); it is empty for a sweep of one kind, and for one whose rows are interleaved.
     """
     kinds = dict.fromkeys(map(_kind, sweep.rows))
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
         return [("", sweep)]
-    varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
+    varies = [len(set(values)) > 1 for values in zip(*kinds, strict=True)]
     parts = []
     for kind in kinds:
-        part = replace(sweep, rows=tuple(row for row in sweep.rows if _kind(row) == kind))
+        rows = tuple(row for row in sweep.rows if _kind(row) == kind)
+        part = replace(sweep, rows=rows)
         # The footer's count is of all parts, and this one is right
         if sweep.wrong_total and part.wrong_total == 0:
-            part = replace(
-                part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome
-            )
-        words = (dtype_of(part), part.rows[0].redop, f"root {part.rows[0].root}")
-        suffix = "".join(f" {word}" for word, differs in zip(words, varies, strict=True) if differs)
+            part = replace(part, out_of_bounds=0)
+            if sweep.outcome == "failed":
+                part = replace(part, outcome="ok")
+        suffix = ""
+        words = (dtype_of(part), rows[0].redop, f"root {rows[0].root}")
+        for word, differs in zip(words, varies, strict=True):
+            if differs:
+                suffix += f" {word}"
         parts.append((suffix, part))
     return parts
 
@@ -73,12 +78,16 @@ class LogResult(MpiResult):
 
 def as_mpi_result(sweep: Sweep) -> LogResult:
     """Return the exit status that a launcher would have had, and the causes."""
-    fatal = any(finding.fatal for finding in sweep.findings)
-    broken = fatal or (sweep.outcome == "error" and not sweep.empty and not sweep.findings)
-    return LogResult(1 if broken else 0, sweep.errors, 0.0, named=sweep.findings)
+    is_broken = any(finding.fatal for finding in sweep.findings)
+    if sweep.outcome == "error" and not sweep.findings:
+        is_broken = not sweep.empty
+    return LogResult(1 if is_broken else 0, sweep.errors, 0.0, named=sweep.findings)
 
 
 def dtype_of(sweep: Sweep) -> str:
+    """Return the data type of the first row that has one, by the name that suites use; float32
+    where none has.
+    """
     name = next((row.type for row in sweep.rows if row.type), "float")
     return _DTYPES.get(name, name)
 
@@ -89,9 +98,10 @@ def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
     if transport is None or transport.algorithm is None:
         return {}
     chosen = {size: algorithm for size, algorithm, _ in transport.choices}
-    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {
-        0: transport.algorithm
-    }
+    if not chosen:
+        chosen = {row.size: transport.algorithm for row in sweep.rows}
+    chosen[0] = transport.algorithm
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +120,10 @@ def group_of(sweep: Sweep) -> Group | None:
     differ.
     """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
-    sizes = set(Counter(device.group for device in sweep.devices).values())
-    if first is None or sweep.groups < 2 or len(sizes) > 1:
+    if first is None or sweep.groups < 2:
+        return None
+    by_group = Counter(device.group for device in sweep.devices)
+    if len(set(by_group.values())) > 1:
         return None
     members = tuple(device for device in sweep.devices if device.group == first.group)
     by_host = Counter(device.host for device in members)
@@ -123,11 +135,13 @@ def group_of(sweep: Sweep) -> Group | None:
 def with_own_nics(setup: Setup) -> Setup:
     """Return the setup of one group with its GPUs' part of the NICs: other groups on the node use
     theirs meanwhile.
+
+    An unknown speed of the NICs stays unknown.
     """
-    part = setup.part_of_node or 1.0
-    return replace(
-        setup, node_link_gb_s=setup.node_link_gb_s and setup.node_link_gb_s * part, part_of_node=1.0
-    )
+    link_gb_s = setup.node_link_gb_s
+    if link_gb_s:
+        link_gb_s *= setup.part_of_node or 1.0
+    return replace(setup, node_link_gb_s=link_gb_s, part_of_node=1.0)
 
 
 def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
@@ -171,7 +185,9 @@ class Arm:
 
 def settings_of(sweep: Sweep) -> dict[str, str]:
     """Return the variables of NCCL in a sweep's log, by their full names."""
-    settings = dict(sweep.transport.settings) if sweep.transport else {}
+    if sweep.transport is None:
+        return {}
+    settings = dict(sweep.transport.settings)
     return {f"NCCL_{name}": value for name, value in settings.items()}
 
 
@@ -179,12 +195,11 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
     """Return the settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE":
     "1"}.
     """
-    settings = settings_of(sweep)
-    return {
-        name: value
-        for name, value in settings.items()
-        if _is_off(name.removeprefix("NCCL_"), value)
-    }
+    off = {}
+    for name, value in settings_of(sweep).items():
+        if _is_off(name.removeprefix("NCCL_"), value):
+            off[name] = value
+    return off
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
@@ -192,14 +207,19 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
     links off.
     """
     off = _effective_switches(control.sweep, nodes)
-    collective = control.sweep.collective
-    ranks = control.sweep.ranks
-    same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
-    return next((arm for arm in same if _effective_switches(arm.sweep, nodes) < off), None)
+    tested = (control.sweep.collective, control.sweep.ranks)
+    for arm in arms:
+        is_same = (arm.sweep.collective, arm.sweep.ranks) == tested
+        if is_same and _effective_switches(arm.sweep, nodes) < off:
+            return arm
+    return None
 
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
-    """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise."""
+    """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise.
+
+    Arms without a plateau prove nothing either way, and are passed over.
+    """
     reasons = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
@@ -209,13 +229,12 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
         fast = treatment.plateau_gb_s
         if not slow or not fast or slow < _AS_FAST * fast:
             continue
+        switches = sorted(switched_off(control.sweep).items())
         reason = Reason.of(
             "control-has-no-effect",
             control=control.name,
             collective=control.sweep.collective,
-            off=", ".join(
-                f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items())
-            ),
+            off=", ".join(f"{name}={value}" for name, value in switches),
             treatment=treatment.name,
             slow=number(slow),
             fast=number(fast),
@@ -242,7 +261,9 @@ def _effective_switches(sweep: Sweep, nodes: int) -> set[str]:
     """
     network = {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_MNNVL_ENABLE"}
     inside = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"}
-    several = sweep.ranks is None or sweep.ranks > nodes
-    return set(switched_off(sweep)) & (
-        (network if nodes > 1 else set()) | (inside if several else set())
-    )
+    effective = set[str]()
+    if nodes > 1:
+        effective |= network
+    if sweep.ranks is None or sweep.ranks > nodes:
+        effective |= inside
+    return effective.intersection(switched_off(sweep))

@@ -76,15 +76,21 @@ def conclude(
 ) -> SweepOutcome:
     """Conclude one sweep from its mpirun, its output and NCCL's log of the network.
 
-    With other ranks than requested, the numbers are of another cluster and are dropped.
+    `sweep` is None where nothing was printed, `transport` where that log was not kept. With other
+    ranks than requested, the numbers are of another cluster and are dropped.
     """
-    printed = [row for row in sweep.rows if row.size] if sweep else []
+    printed = []
+    if sweep:
+        printed = [row for row in sweep.rows if row.size]
     rows = sorted(printed, key=lambda row: row.size)
     of_others = _strange(setting, sweep) and not has_unknown_ranks(setting, sweep)
-    is_kept = not (missing_reports(result) or of_others or interleaved(printed))
-    measurements = tuple(_measured(setting, sweep, rows)) if sweep and is_kept else ()
+    is_dropped = missing_reports(result) or of_others or interleaved(printed)
+    measurements: tuple[Measurement, ...] = ()
+    if sweep and not is_dropped:
+        measurements = tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
-    problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
+    problems = _problems(setting, result, sweep, printed, transport)
+    problem = next(filter(None, problems), None)
     verdict, reason = problem or (Verdict.PASS, _right(rows, way))
     gone = problem is not None and fabric_gone(result, began=_ranks_met(sweep))
     return SweepOutcome(
@@ -106,17 +112,24 @@ def _problems(
 ) -> Iterator[Problem | None]:
     """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted
     those before it.
+
+    None stands for what is in order. The caller takes the first problem, and tries no more.
     """
     rows = sorted(printed, key=lambda row: row.size)
     strange = _strange(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong = wrong_results(sweep)
     yield missing_reports(result)
-    yield (wrong[0], join((wrong[1], strange[1]))) if wrong and strange else wrong
-    yield from (
-        problem for problem in (strange, incomplete) if problem and problem[0] is Verdict.FAIL
-    )
-    yield _over_sockets(setting, transport) if rows else None
+    if wrong and strange:
+        verdict, evidence = wrong
+        _, other = strange
+        yield verdict, join((evidence, other))
+    yield wrong
+    for problem in (strange, incomplete):
+        if problem and problem[0] is Verdict.FAIL:
+            yield problem
+    if rows:
+        yield _over_sockets(setting, transport)
     yield incomplete
     yield strange
     yield interleaved(printed)
@@ -125,7 +138,8 @@ def _problems(
     yield _missing_sizes(setting, result, rows)
     yield _not_forced(setting, transport)
     yield _missing_nics(setting, transport)
-    yield _slow_sizes(setting, sweep, rows) if sweep else None
+    if sweep:
+        yield _slow_sizes(setting, sweep, rows)
 
 
 def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
@@ -134,7 +148,10 @@ def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
 
 
 def _right(rows: Rows, way: str) -> Reason:
-    """Say of which sizes every result is right, and how the data went."""
+    """Say of which sizes every result is right, and how the data went.
+
+    `rows` must not be empty: without any the sweep has a problem.
+    """
     first = format_size(rows[0].size)
     last = format_size(rows[-1].size)
     words = f"one size, {first}, every result right"
@@ -158,16 +175,19 @@ def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:
 
 def wrong_results(sweep: Sweep | None) -> Problem | None:
     """Return a problem if results were wrong, which outweighs all others."""
-    rows = sorted(sweep.rows, key=lambda row: row.size) if sweep else []
-    wrong = [
-        f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
-        for row, placement, timing in _timings(rows)
-        if timing.wrong and timing.wrong > 0
-    ]
+    if sweep is None:
+        return None
+    rows = sorted(sweep.rows, key=lambda row: row.size)
+    wrong = []
+    for row, placement, timing in _timings(rows):
+        if timing.wrong and timing.wrong > 0:
+            where = placement.replace("_", "-")
+            wrong.append(f"{timing.wrong} at {format_size(row.size)} {where}")
     if wrong:
-        more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        words = f"wrong elements: {', '.join(wrong[:3])}{more}"
-    elif sweep and sweep.out_of_bounds:
+        words = f"wrong elements: {', '.join(wrong[:3])}"
+        if len(wrong) > 3:
+            words += f" and at {len(wrong) - 3} more"
+    elif sweep.out_of_bounds:  # the count of all sizes, in the footer
         words = f"out of bounds values: {sweep.out_of_bounds}"
     else:
         return None
@@ -181,14 +201,13 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Rows) -> Problem |
     if sweep and not rows and sweep.empty:
         return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = classify_failure(
-            result,
-            began=_ranks_met(sweep),
-            messages=(*map(log_reason, sweep.findings), *map(uncoded, sweep.errors))
-            if sweep
-            else (),
-        )
-        return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
+        messages: tuple[Reason, ...] = ()
+        if sweep:
+            messages = (*map(log_reason, sweep.findings), *map(uncoded, sweep.errors))
+        verdict, why = classify_failure(result, began=_ranks_met(sweep), messages=messages)
+        if rows:
+            why = extended(why, f" (after {len(rows)} sizes)")
+        return verdict, why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, Reason.of("not-verified")
     return None
@@ -203,9 +222,8 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
         return None
     if not transport.sockets_only or transport.nodes == 1:
         return None
-    return Verdict.FAIL, Reason.of(
-        "nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence
-    )
+    evidence = transport.evidence
+    return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=evidence)
 
 
 def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None:
@@ -220,9 +238,9 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
     says.
     """
     nics = nics_of(setting.fabric)
-    fewest = transport.fewest_nics(nic_of(setting.fabric)) if transport else None
     if nics is None or transport is None:
         return None
+    fewest = transport.fewest_nics(nic_of(setting.fabric))
     if fewest is None or transport.nodes == 1:
         return None
     host, used = fewest
@@ -239,11 +257,15 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Rows) -> Problem |
     missing = [size for size in _due_sizes(setting) if _row_of(setting, size, checked) is None]
     if not missing:
         return None
-    names = ", ".join(format_size(size) for size in missing[:8]) + (
-        " and more" if len(missing) > 8 else ""
-    )
-    limit = next((line.strip("# ") for line in result.lines if "Reducing maxBytes" in line), None)
-    why = f" ({limit})" if limit else ""
+    names = ", ".join(map(format_size, missing[:8]))
+    if len(missing) > 8:
+        names += " and more"
+    why = ""
+    for line in result.lines:
+        if "Reducing maxBytes" in line:  # nccl-tests had too little memory for the largest
+            limit = line.strip("# ")
+            why = f" ({limit})"
+            break
     return Verdict.INCONCLUSIVE, Reason.of(
         "sizes-missing", missing=len(missing), sizes=len(setting.sizes), names=names, cause=why
     )
@@ -256,17 +278,25 @@ def _due_sizes(setting: Setting) -> list[int]:
 
 def _row_of(setting: Setting, size: int, rows: Rows) -> Row | None:
     """Return the row of `size`, if it was timed; it may print less, since parts are aligned."""
-    fitting = (row for row in rows if _least_moved(setting, size) <= row.size <= size)
-    return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
+    least = _least_moved(setting, size)
+    for row in rows:
+        if least <= row.size <= size and any(side.time_us for side in row.sides):
+            return row
+    return None
 
 
 def _least_moved(setting: Setting, size: int) -> int:
     """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in
     aligned parts.
+
+    0 where there is not a part for every rank.
     """
     width = TYPES[setting.dtype]
-    in_parts = COLLECTIVES[setting.operation].layout.in_parts
-    unit = max(1, setting.ranks) * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
+    unit = width
+    if COLLECTIVES[setting.operation].layout.in_parts:
+        # By the wider alignment, as the version of nccl-tests is not known
+        part = max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width)
+        unit = max(1, setting.ranks) * part
     return size // unit * unit
 
 
@@ -276,14 +306,15 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 
 
 def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
-    """Yield the measurements that the sweep's arm asks for."""
+    """Yield the measurements that the sweep's arm asks for; `rows` are ordered by size."""
     arm = setting.arm
     shared: Conditions = {
         "operation": setting.operation,
         "dtype": setting.dtype,
         "ranks": setting.ranks,
     }
-    shared |= {"arm": arm} if arm else {}
+    if arm:
+        shared["arm"] = arm
     shared |= setting.called_with
     number = partial(Measurement, subject=setting.subject)
     if arm not in (INTRA, LATENCY):
@@ -304,7 +335,8 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
         plateau = statistics.median(top)
         yield number("busbw_plateau", plateau, "GB/s", conditions=conditions, samples=top)
     if arm != INTRA and not sweep.launch_times:
-        for row in rows if arm == LATENCY else rows[:1]:
+        timed = rows if arm == LATENCY else rows[:1]
+        for row in timed:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 yield number(
                     "latency",
@@ -317,9 +349,13 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
 
 
 def _by(setting: Setting, size: int) -> Conditions:
-    """Return the condition of an algorithm that was forced for that size."""
+    """Return the condition of an algorithm that was forced for that size, 0 for the plateau; empty
+    where NCCL chose.
+    """
     algorithm = setting.algorithms.get(size)
-    return {"algorithm": algorithm} if algorithm else {}
+    if not algorithm:
+        return {}
+    return {"algorithm": algorithm}
 
 
 def _plateau_rates(setting: Setting, sweep: Sweep, rows: Rows) -> tuple[float, ...]:
@@ -328,15 +364,16 @@ def _plateau_rates(setting: Setting, sweep: Sweep, rows: Rows) -> tuple[float, .
     """
     if setting.is_whole_on_gpus and without_plateau(setting.sizes):
         return ()
-    due = plateau_sizes(_due_sizes(setting))
-    largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
-    rates = [
-        busbw_of(setting, sweep.launch_times, row.size, row.out_of_place)
-        for row in largest_rows
-        if row.out_of_place
-    ]
-    present = tuple(rate for rate in rates if rate is not None)
-    return present if len(present) == len(due) else ()
+    rates = []
+    for size in plateau_sizes(_due_sizes(setting)):
+        row = _row_of(setting, size, rows)
+        if row is None or row.out_of_place is None:
+            return ()
+        rate = busbw_of(setting, sweep.launch_times, row.size, row.out_of_place)
+        if rate is None:
+            return ()
+        rates.append(rate)
+    return tuple(rates)
 
 
 def _timings(rows: Rows) -> Iterator[tuple[Row, str, Timing]]:
@@ -351,12 +388,12 @@ def _timings(rows: Rows) -> Iterator[tuple[Row, str, Timing]]:
 def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
     """Return GB/s (1e9 bytes per second); the printed rate without a time or ranks, or if it is
     that of the launch.
+
+    None where the rate is not printed either.
     """
-    if setting.ranks and timing.time_us and timing.time_us > 0 and not launch_times:
-        counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
-        return (
-            expected_algbw(size, timing.time_us)
-            * counted
-            * busbw_factor(setting.operation, setting.ranks)
-        )
-    return timing.busbw_gb_s
+    time_us = timing.time_us
+    if launch_times or not setting.ranks or not time_us or not time_us > 0:
+        return timing.busbw_gb_s
+    counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
+    factor = busbw_factor(setting.operation, setting.ranks)
+    return expected_algbw(size, time_us) * counted * factor

@@ -18,11 +18,11 @@ from seatrial.checks.failures import classify_failure, gave_up
 from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import LaunchError, RemoteError
-from seatrial.model.measurement import Conditions
+from seatrial.model.measurement import Conditions, Measurement
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
-from seatrial.model.testbed import Testbed
+from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
@@ -56,6 +56,8 @@ def sweep(
     """Sweep one operation over all ranks, in the arm `intra` over those of each node.
 
     `name_log` makes the name of a log from the sweep's, which ends in the node in the arm `intra`.
+    `is_repeat`: its sizes are not held against each other. `writes_json`: these nccl-tests can
+    write their results to a file. `verbose`: NCCL's log is to say how data goes.
     """
     once = partial(
         sweep_once,
@@ -65,16 +67,16 @@ def sweep(
         is_repeat=is_repeat,
         writes_json=writes_json,
     )
-    if planned.arm == INTRA:
-        answers = on_each(
-            testbed.nodes,
-            lambda node: once(
-                testbed.part([node.name], node.name), label=name_log(f"{planned.label}-{node.name}")
-            ),
-            at_once(testbed, [1] * len(testbed.nodes)),
-        )
-        return _combined(f"{planned.operation} ({INTRA})", answered(answers))
-    return once(testbed, label=name_log(planned.label), verbose=verbose)
+    if planned.arm != INTRA:
+        return once(testbed, label=name_log(planned.label), verbose=verbose)
+
+    def on_node(node: Node) -> SweepOutcome:
+        part = testbed.part([node.name], node.name)
+        return once(part, label=name_log(f"{planned.label}-{node.name}"))
+
+    nodes = testbed.nodes
+    answers = on_each(nodes, on_node, at_once(testbed, [1] * len(nodes)))
+    return _combined(f"{planned.operation} ({INTRA})", answered(answers))
 
 
 def sweep_once(
@@ -88,7 +90,10 @@ def sweep_once(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Run one mpirun of one operation; `label` is the name of its logs."""
+    """Run one mpirun of one operation; `label` is the name of its logs.
+
+    Errors on the way are outcomes. The flags are those of `sweep`.
+    """
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     name = setting.name
     gpus_each = gpus_per_process(testbed, planned.sizes)
@@ -96,7 +101,9 @@ def sweep_once(
     if uneven:
         return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
     testbed = of_processes(testbed, gpus_each)
-    json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
+    json_file = None
+    if writes_json:
+        json_file = f"{testbed.workdir}/{label}-{run.run_id}.json"
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
     reader = OutputReader(planned, setting, quiet=bool(testbed.label))
@@ -112,11 +119,14 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except (RemoteError, LaunchError) as error:
-        # A LaunchError is of the way to the head, not of the head
-        verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
+        verdict = Verdict.FAIL
+        if isinstance(error, LaunchError):  # of the way to the head, not of the head
+            verdict = Verdict.INCONCLUSIVE
         return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     finally:
-        exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
+        exact = None
+        if json_file:
+            exact = take_json(run, testbed, json_file, f"{label}.json")
     if result.flooded:  # its numbers may be anything, so they are not looked at
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
@@ -140,8 +150,9 @@ def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
 
 
 def _is_over(line: str) -> bool:
-    """Return whether no row follows on that line."""
-    return (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
+    """Return whether no row follows on that line: it is the footer, or the ranks gave up."""
+    is_footer = rank_of(line) == 0 and "# Avg bus bandwidth" in line
+    return is_footer or gave_up(line)
 
 
 def _setting(
@@ -178,10 +189,15 @@ def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
 
 
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
-    """Return the testbed with a slot for each process instead of each GPU."""
-    return replace(
-        testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes)
-    )
+    """Return the testbed with a slot for each process instead of each GPU.
+
+    GPUs that are left over on a node go unused.
+    """
+    nodes = []
+    for node in testbed.nodes:
+        processes = node.slots // gpus_each
+        nodes.append(replace(node, slots=processes))
+    return replace(testbed, nodes=tuple(nodes))
 
 
 def _argv(
@@ -219,7 +235,8 @@ def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]
     debug = {"NCCL_DEBUG": "WARN"}
     if verbose:
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-    if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
+    given = dict(testbed.env)
+    if "NCCL_DEBUG" in given or "NCCL_DEBUG_SUBSYS" in given:
         debug = {}
     return {**debug, **ENVIRONMENT.get(arm, {})}
 
@@ -293,7 +310,8 @@ def nccl_argv(
 ) -> list[str]:
     """Return the command line of nccl-tests in the folder, or on PATH.
 
-    Over the suite's sizes unless others are given.
+    Over the suite's sizes unless others are given. `json_file` is the path on the head for the
+    results; None if these nccl-tests can write none.
     """
     sizes = sizes or settings.gpu
     gpus_each = 1
@@ -309,15 +327,21 @@ def nccl_argv(
         "-w": sizes.warmup_iterations,
         "-n": sizes.iterations,
     }
-    words = [word for flag, value in flags.items() for word in (flag, str(value))]
-    written = ("-J", json_file) if json_file else ()
-    program = program_of(operation, folder)
-    return [program, *words, "-d", _NCCL_TYPES[settings.dtype], *args, *written]
+    argv = [program_of(operation, folder)]
+    for flag, value in flags.items():
+        argv += (flag, str(value))
+    argv += ("-d", _NCCL_TYPES[settings.dtype], *args)
+    if json_file:
+        argv += ("-J", json_file)
+    return argv
 
 
 def program_of(operation: str, folder: str | None) -> str:
     """Return the program of nccl-tests for an operation, by its full path if a folder is given."""
-    return f"{folder}/{operation}_perf" if folder else f"{operation}_perf"
+    program = f"{operation}_perf"
+    if folder:
+        program = f"{folder}/{program}"
+    return program
 
 
 def gloo_argv(
@@ -337,18 +361,23 @@ def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) ->
     """
     # Below the ports that the kernel hands out
     port = 20_000 + zlib.crc32(f"{run.run_id} {label}".encode()) % 10_000
-    network = ("--network", testbed.network) if testbed.network else ()
-    meeting = ("--master-addr", testbed.head.address, "--master-port", str(port), *network)
+    meeting = ["--master-addr", testbed.head.address, "--master-port", str(port)]
+    if testbed.network:
+        meeting += ("--network", testbed.network)
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:
-    """Return whether nccl-tests can write their results to a file (-J, since 2.17.3)."""
+    """Return whether nccl-tests can write their results to a file (-J, since 2.17.3).
+
+    False too where the head cannot be asked.
+    """
     if not testbed.has_gpus:
         return False
     with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
         program = program_of(operation, testbed.nccl_tests)
-        return "-J" in run_command(head, f"{program} --help", timeout_s=30).output
+        shown = run_command(head, f"{program} --help", timeout_s=30)
+        return "-J" in shown.output
     return False
 
 
@@ -360,7 +389,9 @@ def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
     """
     if testbed.shared_cores is None:
         return len(groups)
-    return max(1, testbed.shared_cores // (max(node.slots for node in testbed.nodes) * max(groups)))
+    most_slots = max(node.slots for node in testbed.nodes)
+    ranks = most_slots * max(groups)
+    return max(1, testbed.shared_cores // ranks)
 
 
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
@@ -369,25 +400,37 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`:
     some nodes could not be reached, so that all must be asked whether they are there.
     """
-    bad = {
-        node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS
-    }
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
-    plateaus = [m.value for m in measurements]
-    ends = (number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0)))
-    span = " to ".join(dict.fromkeys(ends))
-    summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
-    broken = tuple(
-        Suspect("node", node, 1.0, outcome.reason)
-        for node, outcome in bad.items()
-        if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT) and not outcome.fabric_gone
-    )
+    bad = {}
+    reasons = []
+    broken = []
+    for node, outcome in outcomes.items():
+        if outcome.verdict is Verdict.PASS:
+            continue
+        bad[node] = outcome
+        reasons.append(placed(node, outcome.reason))
+        is_its_own = outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT)
+        if is_its_own and not outcome.fabric_gone:
+            broken.append(Suspect("node", node, 1.0, outcome.reason))
+    if len(bad) == len(outcomes):
+        broken = []
     return SweepOutcome(
         operation=name,
         verdict=verdict,
-        reason=join([placed(node, outcome.reason) for node, outcome in bad.items()]) or summary,
+        reason=join(reasons) or placed(name, _span(measurements, len(outcomes))),
         measurements=measurements,
         fabric_gone=any(outcome.fabric_gone for outcome in bad.values()),
-        suspects=broken if len(bad) < len(outcomes) else (),
+        suspects=tuple(broken),
     )
+
+
+def _span(plateaus: Sequence[Measurement], nodes: int) -> Reason:
+    """Say between which rates the nodes are; one rate alone where all digits shown are the same."""
+    rates = [m.value for m in plateaus]
+    lowest = number(min(rates, default=0.0))
+    highest = number(max(rates, default=0.0))
+    span = lowest
+    if highest != lowest:
+        span = f"{lowest} to {highest}"
+    return uncoded(f"{span} GB/s on {nodes} nodes, every result right")

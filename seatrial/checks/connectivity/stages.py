@@ -90,19 +90,24 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
     """Return MPI's logins: from the head to every node, and along the tree in which its daemons
     start each other.
 
-    Where all nodes share the cores of one machine, along the tree alone.
+    Where all nodes share the cores of one machine, along the tree alone. The head is the first of
+    `names`.
     """
     logins: Logins = {}
     for index, name in enumerate(names[1:], 1):
         parent = names[(index - 1) // TREE_RADIX]
-        starts = [parent] if shared_cores is not None else dict.fromkeys((names[0], parent))
-        for start in starts:
-            logins.setdefault(start, []).append(name)
+        if shared_cores is None and parent != names[0]:
+            logins.setdefault(names[0], []).append(name)
+        logins.setdefault(parent, []).append(name)
     return logins
 
 
 def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
-    """Return further logins to the targets of failed ones, to tell a bad node from a bad link."""
+    """Return further logins to the targets of failed ones, to tell a bad node from a bad link.
+
+    `failed` are pairs (from, to). The nodes behind the target in the order of `names`, around its
+    end, are the witnesses.
+    """
     logins: Logins = {}
     place = {name: index for index, name in enumerate(names)}
     for first, target in list(failed)[:MAX_SECOND_LOGINS]:
@@ -125,10 +130,15 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 
 
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
-    """Connect to every node with its pinned host key; blame those that do not answer."""
+    """Connect to every node with its pinned host key; blame those that do not answer.
+
+    Return the connections by node, to be closed by the caller, with those of nodes that are blamed
+    for the lack of a Python. Where no node has one, the probes are left out instead.
+    """
     testbed = findings.testbed
-    # GPUs are each node's own
-    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None
+    shared_facts = None
+    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs are each node's own
+        shared_facts = SharedFacts()
     greeted = on_each(
         testbed.nodes,
         lambda node: set_up_node(testbed, node, timeout_s, shared_facts),
@@ -142,22 +152,20 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     findings.blame_nodes(failed)
     lacking = [name for name, contact in contacts.items() if contact.versions.get("python") == ""]
     if len(lacking) < len(contacts):
-        findings.blame_nodes(
-            dict.fromkeys(lacking, Reason.of("node-python-missing", python=testbed.python))
-        )
+        missing = Reason.of("node-python-missing", python=testbed.python)
+        findings.blame_nodes(dict.fromkeys(lacking, missing))
     elif lacking:
         findings.testbed = replace(findings.testbed, python="")
         findings.notes.append(Reason.of("probes-left-out"))
-    findings.measurements += [
-        Measurement(
+    for name, contact in contacts.items():
+        connect = Measurement(
             metric="ssh_connect",
             value=contact.connect_ms,
             unit="ms",
             subject=Subject("node", name),
             better=None,
         )
-        for name, contact in contacts.items()
-    ]
+        findings.measurements.append(connect)
     return contacts
 
 
@@ -169,8 +177,9 @@ def is_crowded(testbed: Testbed) -> bool:
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
-    # The others are the same machine
-    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes
+    nodes = testbed.nodes
+    if is_crowded(testbed):  # the others are the same machine
+        nodes = nodes[:1]
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
@@ -219,18 +228,20 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
 def _ask_nodes(
     findings: Findings, contacts: Contacts, peers: Peers, question: Question
 ) -> TriedPairs:
-    """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
+    """Ask nodes about their peers; a node that floods is blamed, and its answer does not count.
+
+    Nodes and peers that are no part of the testbed any more are left out of the questions. A node
+    that does not answer has failed with all of its peers.
+    """
     testbed = findings.testbed
     by_name = testbed.by_name
-    answers = on_each(
-        [by_name[name] for name in peers if name in by_name],
-        lambda node: question(
-            testbed,
-            contacts[node.name],
-            [by_name[peer] for peer in peers[node.name] if peer in by_name],
-        ),
-        at_once=fan_out(testbed),
-    )
+
+    def ask(node: Node) -> Mapping[str, Reason]:
+        there = [by_name[peer] for peer in peers[node.name] if peer in by_name]
+        return question(testbed, contacts[node.name], there)
+
+    asked = [by_name[name] for name in peers if name in by_name]
+    answers = on_each(asked, ask, at_once=fan_out(testbed))
     floods = {}
     counted = {}
     failed = {}
@@ -289,6 +300,8 @@ class RollCall:
 def roll_call(run: Run, testbed: Testbed) -> RollCall:
     """Ask every node once more, after something broke: a node or a link may have died since
     connectivity was tried.
+
+    Where the nodes cannot be asked from here, all of them count as there.
     """
     findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
@@ -314,9 +327,10 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     for suspect, why in taken.items():
         names_by_reason[why].append(suspect.name)
     names = {suspect.name for suspect in taken}
-    problems = [
-        each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)
-    ]
+    problems = []
+    for problem in (*findings.problems, *findings.doubts):
+        if names.isdisjoint(problem.places):
+            problems.append(problem)
     for why, gone in names_by_reason.items():
         problems.append(placed(host_list(sorted(gone)), why))
     return RollCall(testbed=findings.testbed, suspects=blamed, problems=tuple(problems))
@@ -327,6 +341,8 @@ def conclude_repeat(
 ) -> None:
     """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get
     through.
+
+    Where nodes are gone, nothing is repeated any more.
     """
     ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
     if ended_early or repeated.over:
@@ -344,7 +360,10 @@ def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurem
 
     Without the best of its neighbours a healthy node looks slow.
     """
-    lacking = {name for pair in planned if pair not in streams for name in pair}
+    lacking = set[str]()
+    for pair in planned:
+        if pair not in streams:
+            lacking.update(pair)
     return [m for m in measurements(streams) if m.subject.name not in lacking]
 
 
@@ -364,7 +383,9 @@ def repeat_streams(
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
     plan = plan_of(run, testbed)
     nth = max(d.taken for d in doubts)
-    planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
+    planned = []
+    for batch in once_more(plan, doubtful, nth):
+        planned += batch
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
     nodes = [node for node in testbed.nodes if node.name in needed]
@@ -372,9 +393,10 @@ def repeat_streams(
     contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:
-        there = [pair for pair in pairs if contacts.keys() >= set(pair)]
+        """Measure the pairs of which both nodes answer, while there is time."""
         if left.over:
             return {}
+        there = [pair for pair in pairs if contacts.keys() >= set(pair)]
         return try_streams(testbed, contacts, there, timeout_s)
 
     findings = context.recall(Findings)

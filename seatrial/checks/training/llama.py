@@ -81,6 +81,8 @@ class Rank(RankFigures):
 class Odd(RankFigures):
     """A rank whose bits differ from the others': in `replays` of three, of what it computed,
     received or shares.
+
+    `is_certain` where a majority agrees on other bits, so that this rank is the wrong one.
     """
 
     by: Literal["compute", "transport", "copy"]
@@ -137,8 +139,11 @@ class Llama(Learning):
     @property
     def odd(self) -> list[Odd]:
         """The ranks whose bits differ."""
-        compared = (self.replays, self.copies)
-        return [odd for each in compared if each for odd in each.odd]
+        odd = []
+        for compared in (self.replays, self.copies):
+            if compared:
+                odd += compared.odd
+        return odd
 
     @property
     def is_divided(self) -> bool:
@@ -147,6 +152,10 @@ class Llama(Learning):
 
 
 class _Event(NodeAnswer):
+    """An event of rank 0 before the last one; `time` is seconds since 1970 by the clock of its
+    node.
+    """
+
     event: Literal["start", "step", "checkpoint"]
     step: int = Field(ge=0)
     time: FiniteFloat
@@ -163,8 +172,15 @@ def read_last(lines: Sequence[str]) -> Llama | None:
 
 
 def read_events(lines: Iterable[str]) -> list[Mapping[str, Any]]:
-    """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on."""
-    events = [event.model_dump() for line in lines if (event := event_in(line, _Event))]
+    """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on.
+
+    Empty without a start; lines that are no whole event are passed over.
+    """
+    events = []
+    for line in lines:
+        event = event_in(line, _Event)
+        if event:
+            events.append(event.model_dump())
     return list(dropwhile(lambda event: event["event"] != "start", events))
 
 
@@ -186,29 +202,41 @@ class _Course:
         """Keep the events of the attempt that has ended just now, or with its last event."""
         events = read_events(lines)
         if events and self.began is not None:
+            # By the node's clock, as the events: the two clocks may differ
             ended = events[0]["time"] + time.time() - self.began
-            is_whole = read_last(lines) is not None
-            self.attempts.append(Attempt(events, events[-1]["time"] if is_whole else ended))
+            if read_last(lines) is not None:
+                ended = events[-1]["time"]
+            self.attempts.append(Attempt(events, ended))
         self.began = None
 
 
 def train_llama(
     run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str
 ) -> Check:
-    """Train over every rank; after each interruption once more, from the last checkpoint."""
+    """Train over every rank; after each interruption once more, from the last checkpoint.
+
+    The last attempt, which nothing interrupts, has the plain `label` as the name of its log. The
+    first attempt that fails ends the training.
+    """
     course = _Course()
-    shared = ["--shared-processors"] if testbed.shared_cores is not None else []
+    options = workload.arguments()
+    if testbed.shared_cores is not None:
+        options = [*options, "--shared-processors"]
     check = Check(NAME, Verdict.INCONCLUSIVE, Reason())
     for number, interrupt in enumerate((*workload.interrupt, None)):
-        victim = _victim(run, testbed, interrupt.node, number) if interrupt else None
-        kill = ["--die", f"{victim}:{interrupt.seconds:g}"] if interrupt else []
+        name = label
+        kill = []
+        if interrupt:
+            name = f"{label}-{number}"
+            victim = _victim(run, testbed, interrupt.node, number)
+            kill = ["--die", f"{victim}:{interrupt.seconds:g}"]
         check = on_ranks(
             run,
             testbed,
             timeout_s,
-            f"{label}-{number}" if interrupt else label,
+            name,
             "training",
-            [*workload.arguments(), *shared, *kill],
+            [*options, *kill],
             on_line=course.see,
             is_done=lambda line: '{"event": "llama"' in line,
             conclude=partial(_ended, run, testbed, workload, course, killed=interrupt is not None),
@@ -223,8 +251,12 @@ def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
     run.
     """
     names = testbed.names
-    chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
-    place = names.index(chosen) if chosen in names else 0
+    chosen = node
+    if node == "random":
+        chosen = random.Random(f"{run.run_id} {number}").choice(names)
+    place = 0  # also for a node that was set aside
+    if chosen in names:
+        place = names.index(chosen)
     return sum(each.slots for each in testbed.nodes[:place])
 
 
@@ -242,22 +274,20 @@ def _ended(
     """
     lines = list(from_rank_0(result.lines))
     course.end(lines)
-    if (
-        killed
-        and read_last(lines) is None
-        and any(event["event"] == "step" for event in read_events(lines))
-    ):
-        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
+    if killed and read_last(lines) is None:
+        has_stepped = any(event["event"] == "step" for event in read_events(lines))
+        if has_stepped:
+            return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 
 
 def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
     """Return the check after one mpirun of the probe. Pure."""
-    last = read_last(list(from_rank_0(result.lines)))
+    lines = list(from_rank_0(result.lines))
+    last = read_last(lines)
     if last is None:
-        return conclude_without_end(
-            testbed, result, began=bool(read_events(from_rank_0(result.lines)))
-        )
+        began = bool(read_events(lines))
+        return conclude_without_end(testbed, result, began=began)
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
     measurements = measured(last, testbed, run, workload)
     return conclude_end(result, problem, _summary(last), measurements, _odd_nodes(last, testbed))
@@ -278,16 +308,19 @@ def _differing(last: Llama, testbed: Testbed) -> Failure:
     """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
     right.
     """
-    ranks = ", ".join(
-        f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8]
-    )
-    is_certain = all(each.is_certain for each in last.odd)
+    named = []
+    for each in last.odd[:8]:
+        node = node_of(each.rank, each.host, testbed)
+        named.append(f"rank {each.rank} on {node}")
+    ranks = ", ".join(named)
+    verdict = Verdict.CORRUPT
+    if not all(each.is_certain for each in last.odd):
+        verdict = Verdict.INCONCLUSIVE
     if last.copies and last.copies.odd:
-        verdict = Verdict.CORRUPT if is_certain else Verdict.INCONCLUSIVE
         return verdict, Reason.of("copies-differ", step=last.copies.step, ranks=ranks)
-    if not is_certain:
-        return Verdict.INCONCLUSIVE, Reason.of("replays-disagree", ranks=ranks)
-    return Verdict.CORRUPT, Reason.of("replays-differ", ranks=ranks)
+    if verdict is Verdict.CORRUPT:
+        return verdict, Reason.of("replays-differ", ranks=ranks)
+    return verdict, Reason.of("replays-disagree", ranks=ranks)
 
 
 def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
@@ -299,11 +332,9 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
 
 def _summary(last: Llama) -> Reason:
     """Summarise a training without a problem in one sentence."""
-    rate = (
-        f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank"
-        if last.tokens_s_per_gpu
-        else "no rate"
-    )
+    rate = "no rate"
+    if last.tokens_s_per_gpu:
+        rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank"
     fell = fraction(last.loss_drop or 0.0)
     took = quantity(last.step_ms_p50 or 0.0, "ms")
     return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
@@ -311,7 +342,9 @@ def _summary(last: Llama) -> Reason:
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
     """Return the check with the goodput of all attempts, where the training was interrupted."""
-    figures = goodput(course.attempts) if len(course.attempts) > 1 else None
+    if len(course.attempts) < 2:
+        return check
+    figures = goodput(course.attempts)
     if figures is None:
         return check
     subject = Subject("cluster", run.cluster.name)
@@ -326,9 +359,8 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
         reschedule=f"{figures.reschedule_s:.1f}",
         save=f"{figures.save_s:.1f}",
     )
-    return replace(
-        check, reason=join((check.reason, reason)), measurements=(*check.measurements, share)
-    )
+    both = join((check.reason, reason))
+    return replace(check, reason=both, measurements=(*check.measurements, share))
 
 
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
@@ -355,29 +387,38 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
 def _recorded(
     last: Llama, workload: Workload
 ) -> Iterator[tuple[str, float | None, str, Conditions]]:
-    """Yield metric, value, unit and further conditions of figures that are recorded only."""
+    """Yield metric, value, unit and further conditions of figures that are recorded only.
+
+    A value is None where the training has not measured it.
+    """
     yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
     if last.checkpoint:
-        mode: Conditions = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
+        mode: Conditions = {"checkpoint": "sync"}
+        if workload.checkpoint_async:
+            mode = {"checkpoint": "async"}
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
         yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
 
 
 def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
-    """Yield the figures of a node's ranks."""
+    """Yield the figures of a node's ranks: of each, the values of all ranks in their order.
+
+    Where ranks wait for each other inside of a block, computing cannot be told from waiting.
+    """
     yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
-        yield Figures(
-            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
-        )
+        better = of_computing(testbed)
+        yield Figures("compute_time", "ms", better, [rank.compute_ms for rank in ranks])
         yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
-    times = last.replays.step_ms if last.replays else []
-    of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
-    for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
-        yield Figures("alone_time", "ms", "lower", alone)
+    if last.replays:
+        times = last.replays.step_ms
+        of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
+        for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
+            yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
-        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
+        values = [getattr(rank, f"{phase}_ms") for rank in ranks]
+        yield Figures(f"{phase}_time", "ms", None, values)
     yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])
