@@ -24,7 +24,8 @@ class Coverage:
     """The age of the last passed test of each node, each GPU, and each pair of leaf switches; None
     if none passed.
 
-    A pair of a leaf switch with itself is of two nodes behind it.
+    A pair of a leaf switch with itself is of two nodes behind it. `max_age` is of nodes and GPUs,
+    `pair_max_age` of pairs; `gpu_hours_week` is what tests took in the last seven days.
     """
 
     nodes: Ages
@@ -65,8 +66,10 @@ class Coverage:
         if late:
             covered += f"; {host_list(late)}: {_oldest(self.nodes, late)}"
         lines = [covered]
-        if gpus := self.overdue_gpus:
-            lines.append(f"{len(gpus)} of {len(self.gpus)} GPUs: {_oldest(self.gpus, gpus)}")
+        late_gpus = self.overdue_gpus
+        if late_gpus:
+            oldest = _oldest(self.gpus, late_gpus)
+            lines.append(f"{len(late_gpus)} of {len(self.gpus)} GPUs: {oldest}")
         if self.pairs:
             passed = len(self.pairs) - len(self.overdue_pairs)
             within = f"within {self.pair_max_age / _DAY:g} days"
@@ -75,13 +78,14 @@ class Coverage:
         return lines
 
     def to_dict(self) -> Document:
-        """Return the document of the coverage, ages in seconds."""
+        """Return the document of the coverage, ages in seconds; null where none passed."""
+        pairs = []
+        for pair, age in self.pairs.items():
+            pairs.append({"groups": list(pair), "age_s": _seconds(age)})
         return {
             "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
             "gpus": {name: _seconds(age) for name, age in self.gpus.items()},
-            "pairs": [
-                {"groups": list(pair), "age_s": _seconds(age)} for pair, age in self.pairs.items()
-            ],
+            "pairs": pairs,
             "overdue_nodes": self.overdue_nodes,
             "overdue_pairs": [list(pair) for pair in self.overdue_pairs],
             "share": self.share,
@@ -103,12 +107,15 @@ def coverage(
     ages = {}
     gpus = {}
     for node in nodes:
+        age = None
         since_test = evidence.age(node.name)
-        age = since_test if since_test < LONG_AGO else None
+        if since_test < LONG_AGO:
+            age = since_test
         ages[node.name] = age
         for number in range(gpus_per_node):
             name = f"{node.name}/gpu-{number}"
-            gpus[name] = _gpu_age(age, measured_gpus.get(name), evidence.now)
+            measured = measured_gpus.get(name)
+            gpus[name] = _gpu_age(age, measured, evidence.now)
     return Coverage(
         nodes=ages,
         gpus=gpus,
@@ -125,9 +132,17 @@ def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
 
 
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
-    """Return what is older than the limit or was never tested, the oldest first."""
+    """Return what is older than the limit or was never tested, the oldest first.
+
+    What was never tested comes before all others; what is equally old is in the order of the names.
+    """
     late = [name for name, age in ages.items() if age is None or age > limit]
-    return sorted(late, key=lambda name: (-(ages[name] or LONG_AGO), name))
+
+    def oldest_first(name: Any) -> tuple[timedelta, Any]:
+        age = ages[name] or LONG_AGO
+        return -age, name
+
+    return sorted(late, key=oldest_first)
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
@@ -138,16 +153,21 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
     ages = evidence.pair_ages({node.name: node.group for node in nodes})
     pairs = {}
     for first, second in combinations_with_replacement(sorted(members), 2):
-        if first != second or members[first] > 1:
-            pair = pair_of(first, second)
-            pairs[pair] = ages.get(pair)
+        if first == second and members[first] == 1:
+            continue
+        pair = pair_of(first, second)
+        pairs[pair] = ages.get(pair)
     return pairs
 
 
 def _gpu_age(
     node_age: timedelta | None, measured: datetime | None, now: datetime
 ) -> timedelta | None:
-    """Return the age of a GPU: that of its node's test, if the GPU was measured then."""
+    """Return the age of a GPU: that of its node's test, if the GPU was measured then.
+
+    A GPU that was measured earlier is as old as that. None if the node never passed, or the GPU was
+    never measured.
+    """
     if node_age is None or measured is None:
         return None
     return max(node_age, now - measured)
@@ -162,5 +182,7 @@ def _oldest(ages: Ages, names: Sequence[str]) -> str:
 
 
 def _seconds(age: timedelta | None) -> float | None:
-    """Return an age in whole seconds."""
-    return None if age is None else round(age.total_seconds())
+    """Return an age in whole seconds; None for none."""
+    if age is None:
+        return None
+    return round(age.total_seconds())

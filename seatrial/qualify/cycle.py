@@ -53,6 +53,9 @@ class Outcome:
 class Cluster:
     """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and
     how to wait.
+
+    `test` takes a suite and the nodes to test with it, and returns what was found on each. `tests`
+    returns the tests until now, the oldest first.
     """
 
     service: Scheduler
@@ -89,10 +92,13 @@ class _Pass:
         """Test until nothing is left to do; a pass that watches looks again until the next pass
         comes.
         """
-        nodes = self._cluster.service.nodes()
+        service = self._cluster.service
+        nodes = service.nodes()
         evidence = self._evidence()
         chosen = candidates(nodes, evidence, self._selection, self._max_age)
-        self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
+        for node in chosen:
+            if not may_test(node):
+                self.outcome.refused.append(why_not(node).sentence)
         while self._cluster.now() < self._until:
             if self._test_singly(nodes, evidence) or self._test_pair(nodes, evidence):
                 evidence = self._evidence()
@@ -101,7 +107,7 @@ class _Pass:
                 evidence = replace(evidence, now=self._cluster.now())
             else:
                 break
-            nodes = self._cluster.service.nodes()
+            nodes = service.nodes()  # jobs begin and end meanwhile
         return self.outcome
 
     def _test_singly(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
@@ -109,11 +115,14 @@ class _Pass:
 
         One pass tests a node once.
         """
-        chosen = candidates(nodes, evidence, self._selection, self._max_age)
-        free = [node for node in chosen if may_test(node) and node.name not in self._tried]
+        free = []
+        for node in candidates(nodes, evidence, self._selection, self._max_age):
+            if may_test(node) and node.name not in self._tried:
+                free.append(node)
         if not free:
             return False
-        batch = batches(free, evidence, self._cluster.settings.at_once)[0]
+        # Only the first: what it finds may change which nodes come next
+        batch, *_ = batches(free, evidence, self._cluster.settings.at_once)
         self._tried.update(node.name for node in batch)
         self._test(ALONE, batch)
         return True
@@ -123,12 +132,14 @@ class _Pass:
 
         Return false if none is due.
         """
-        if self._pairs_left <= 0 or not (self._selection.idle or self._selection.names):
+        selection = self._selection
+        is_asked = selection.idle or selection.names
+        if not is_asked or self._pairs_left <= 0:
             return False
         self._pairs_left -= 1
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
         free = proven(nodes, evidence, self._max_age)
-        pair = choose_pair(free, evidence, max_age, self._selection.names)
+        pair = choose_pair(free, evidence, max_age, selection.names)
         if pair is None:
             return False
         self._test(PAIRS, pair)
@@ -152,28 +163,38 @@ class _Pass:
         self._cluster.wait(LOOK)
 
     def _test(self, suite: str, batch: Sequence[ServiceNode]) -> None:
-        """Test the nodes and act on what was found."""
+        """Test the nodes and act on what was found.
+
+        A common cause keeps the nodes of this batch alone from being put out; the last one is told
+        of the whole pass.
+        """
         before = self._evidence().tests
         tested = self._cluster.test(suite, batch)
         self.outcome.tested += tested
         common = common_cause(tested, before, self._cluster.settings.in_a_row)
-        self.outcome.common = common or self.outcome.common
+        if common:
+            self.outcome.common = common
+        by_name = {node.name: node for node in batch}
         evidence = Evidence.of([*before, *tested], self._cluster.now())
-        for decision in decide({node.name: node for node in batch}, tested, evidence):
+        for decision in decide(by_name, tested, evidence):
             self._act(decision, may_put_out=common is None)
 
     def _act(self, decision: Decision, *, may_put_out: bool) -> None:
-        """Do what was decided, unless the cluster file has a dry run or the cause is common."""
+        """Do what was decided, unless the cluster file has a dry run or the cause is common.
+
+        What the scheduler refuses is no error of the pass: it is told with the outcome.
+        """
         if decision.action == "keep out" and not may_put_out:
             return
         self.outcome.decisions.append(decision)
         if self._cluster.settings.dry_run or decision.action == "leave":
             return
+        service = self._cluster.service
         try:
             if decision.action == "let in":
-                self._cluster.service.let_in(decision.node)
+                service.let_in(decision.node)
             else:
-                self._cluster.service.put_out(decision.node, decision.run_id, decision.code)
+                service.put_out(decision.node, decision.run_id, decision.code)
         except SeatrialError as error:
             log.error("%s: %s", decision.node, error)
             self.outcome.failed.append(placed(decision.node, error.reason))

@@ -39,16 +39,23 @@ class Decision:
 def decide(
     nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence
 ) -> list[Decision]:
-    """Decide on each node that was tested; `evidence` includes the tests of this pass."""
+    """Decide on each node that was tested; `evidence` includes the tests of this pass.
+
+    The last conclusive test of a node counts. Decisions are in the order of the names; nodes that
+    are not among `nodes` get none.
+    """
     last = {test.node: test for test in tested if is_conclusive(test)}
-    return [
-        _decision(nodes[name], test, evidence)
-        for name, test in sorted(last.items())
-        if name in nodes
-    ]
+    decisions = []
+    for name, test in sorted(last.items()):
+        if name in nodes:
+            decisions.append(_decision(nodes[name], test, evidence))
+    return decisions
 
 
 def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
+    """Decide on one node: out by a failure that is sure, in by a pass that was compared with
+    others.
+    """
     name = node.name
     failure = _failure(name, test, evidence)
     if failure is not None:
@@ -62,11 +69,14 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     left = Decision(
         node=name, action="leave", run_id=test.run_id, code=test.code or "", reason=Reason()
     )
+    # What somebody else took out of service is not ours to let in
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
-    if waits and evidence.record(name).is_proven and evidence.is_compared(name):
+    if not waits:
+        return left
+    if evidence.record(name).is_proven and evidence.is_compared(name):
         let_in = Reason.of("qualify-let-in", node=name)
         return replace(left, action="let in", code="", reason=let_in)
-    if waits and test.passed:
+    if test.passed:
         return replace(left, reason=Reason.of("qualify-not-compared", node=name))
     return left
 
@@ -84,19 +94,26 @@ def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
     record = evidence.record(node)
     if test.suite == PAIRS:
         partners = slow_with(record.paired)
+        # The others may be to blame for the tests with them
         cleared = [name for name in partners if _passed_since(name, node, evidence)]
-        return record.paired[-1] if len(cleared) >= CONFIRMED_BY else None
+        if len(cleared) < CONFIRMED_BY:
+            return None
+        return record.paired[-1]
     failures = record.failures
     if not failures:
         return None
-    is_slow = failures[0].verdict is Verdict.DEGRADED
-    return failures[0] if not is_slow or len(failures) >= CONFIRMED_BY else None
+    first = failures[0]
+    if first.verdict is Verdict.DEGRADED and len(failures) < CONFIRMED_BY:
+        return None
+    return first
 
 
 def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
-    """Return whether the partner's last test with any other node passed."""
+    """Return whether the partner's last test with any other node passed; false without one."""
     others = [test for test in evidence.record(partner).paired if test.partner != node]
-    return bool(others) and others[-1].passed
+    if not others:
+        return False
+    return others[-1].passed
 
 
 def common_cause(
@@ -113,10 +130,12 @@ def common_cause(
     failed = [test for test in conclusive if test.verdict.is_fault]
     if not failed:
         return None
-    code, count = Counter(map(_failure_code, failed)).most_common(1)[0]
+    by_code = Counter(map(_failure_code, failed))
+    code, count = by_code.most_common(1)[0]
     if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(conclusive):
         return Reason.of("qualify-common-cause", count=count, of=len(conclusive), failure=code)
-    code, row = _failures_in_a_row(list(_first_failures(_of_nodes([*before, *conclusive]))))
+    every = _of_nodes([*before, *conclusive])
+    code, row = _failures_in_a_row(list(_first_failures(every)))
     if row >= in_a_row:
         return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
     return None
@@ -128,24 +147,35 @@ def _of_nodes(tests: Iterable[NodeTest]) -> list[NodeTest]:
 
 
 def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
-    """Return the tests without repeated failures of the same node."""
+    """Yield the tests without repeated failures of the same node.
+
+    A node that has passed in between fails anew.
+    """
     failed = dict[str, bool]()
     for test in tests:
-        if not (test.verdict.is_fault and failed.get(test.node)):
+        is_fault = test.verdict.is_fault
+        is_repeated = is_fault and failed.get(test.node)
+        if not is_repeated:
             yield test
-        failed[test.node] = test.verdict.is_fault
+        failed[test.node] = is_fault
 
 
 def _failures_in_a_row(tests: Sequence[NodeTest]) -> tuple[str, int]:
-    """Return how the last test failed, and how many nodes in a row failed the same way."""
-    code, nodes = "", set[str]()
+    """Return how the last test failed, and how many nodes in a row failed the same way.
+
+    `tests` are in the order of time; if the last one passed, it is ("", 0).
+    """
+    code = ""
+    nodes = set[str]()
     for test in reversed(tests):
-        if not test.verdict.is_fault or code not in ("", _failure_code(test)):
+        failure = _failure_code(test)
+        if not test.verdict.is_fault or code not in ("", failure):
             break
-        code = _failure_code(test)
+        code = failure
         nodes.add(test.node)
     return code, len(nodes)
 
 
 def _failure_code(test: NodeTest) -> str:
+    """Return what makes two failures alike: the code, or the verdict of a test without one."""
     return test.code or test.verdict.value

@@ -9,7 +9,7 @@ tells the node from its partner.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import combinations, takewhile
+from itertools import combinations
 
 from seatrial.history.node_tests import NodeTest
 from seatrial.platforms.service import ServiceNode
@@ -23,9 +23,13 @@ def proven(
     """Return the idle nodes whose last test by themselves passed and is not too old: nothing of
     theirs is in doubt.
     """
-    idle = [node for node in nodes if node.state == "idle"]
-    passed = [node for node in idle if evidence.record(node.name).is_proven]
-    return [node for node in passed if evidence.age(node.name) < max_age]
+    free = []
+    for node in nodes:
+        if node.state != "idle" or not evidence.record(node.name).is_proven:
+            continue
+        if evidence.age(node.name) < max_age:
+            free.append(node)
+    return free
 
 
 def choose_pair(
@@ -49,7 +53,11 @@ def choose_pair(
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The age of each pair of groups, and the partners with which each node was slow lately."""
+    """The age of each pair of groups, and the partners with which each node was slow lately.
+
+    `max_age` is how old the test of a pair of groups may become. `slow` is by node, the latest
+    partner first; empty for a node that nothing speaks against.
+    """
 
     evidence: Evidence
     max_age: timedelta
@@ -76,26 +84,34 @@ class _Choice:
 
     def is_due(self, first: ServiceNode, second: ServiceNode) -> bool:
         """Return whether one is in doubt, or their groups have not been tested for long."""
-        return self._in_doubt(first, second) or self._age(first, second) >= DUE_AT * self.max_age
+        if self._in_doubt(first, second):
+            return True
+        return self._age(first, second) >= DUE_AT * self.max_age
 
     def priority(
         self, first: ServiceNode, second: ServiceNode
     ) -> tuple[bool, timedelta, timedelta]:
-        """Return what makes a pair come first: a doubt, the age of their groups, then their own."""
+        """Return what makes a pair come first: a doubt, the age of their groups, then their own.
+
+        The pair with the greatest value is the one to test.
+        """
+        doubt = self._in_doubt(first, second)
         own_age = self._since_paired(first) + self._since_paired(second)
-        return self._in_doubt(first, second), self._age(first, second), own_age
+        return doubt, self._age(first, second), own_age
 
     def _in_doubt(self, first: ServiceNode, second: ServiceNode) -> bool:
         """Return whether one of the two was slow, but with too few partners to be blamed."""
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
-        """Return how long the groups of the two have not been tested."""
+        """Return how long the groups of the two have not been tested; very long where they never
+        were.
+        """
         pair = pair_of(_group(first), _group(second))
         return self.ages.get(pair, LONG_AGO)
 
     def _since_paired(self, node: ServiceNode) -> timedelta:
-        """Return the age of the node's last test of two."""
+        """Return the age of the node's last test of two; very long where it had none."""
         paired = self.evidence.record(node.name).paired
         if not paired:
             return LONG_AGO
@@ -108,6 +124,15 @@ def _group(node: ServiceNode) -> str:
 
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:
-    """Return the partners with which the last tests of a node failed, until one that passed."""
-    failed = takewhile(lambda test: not test.passed, reversed(tests))
-    return list(dict.fromkeys(test.partner for test in failed if test.partner))
+    """Return the partners with which the last tests of a node failed, until one that passed.
+
+    `tests` are those of the node in pairs, the oldest first; each partner is there once, the latest
+    first.
+    """
+    partners: dict[str, None] = {}
+    for test in reversed(tests):
+        if test.passed:
+            break
+        if test.partner:
+            partners[test.partner] = None
+    return list(partners)

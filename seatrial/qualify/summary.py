@@ -53,11 +53,17 @@ def lines(outcome: Outcome) -> list[str]:
     """
     shown = []
     for test in outcome.tested:
-        partner = f" with {test.partner}" if test.suite == PAIRS else ""
-        code = f" ({test.code})" if test.code else ""
-        shown.append(f"{test.node}{partner}: {test.verdict.value}{code}, run {test.run_id}")
+        nodes = test.node
+        if test.suite == PAIRS:
+            nodes += f" with {test.partner}"
+        verdict = test.verdict.value
+        if test.code:
+            verdict += f" ({test.code})"
+        shown.append(f"{nodes}: {verdict}, run {test.run_id}")
     shown += outcome.refused
-    shown += [decision.reason.sentence for decision in outcome.decisions if decision.reason]
+    for decision in outcome.decisions:
+        if decision.reason:  # one that leaves a node as it is may have none
+            shown.append(decision.reason.sentence)
     if outcome.common:
         shown.append(outcome.common.sentence)
     return [*shown, *map(str, outcome.failed)]
@@ -76,9 +82,13 @@ def standing_result(
     Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not
     tested in time.
     """
-    kept_out = tuple(suspect for node in nodes if (suspect := _standing(node, evidence)))
-    reason = join((*(suspect.evidence for suspect in kept_out), outcome.common))
-    verdict = Verdict.FAIL if reason else Verdict.PASS
+    standing = (_standing(node, evidence) for node in nodes)
+    kept_out = tuple(suspect for suspect in standing if suspect)
+    problems = [suspect.evidence for suspect in kept_out]
+    reason = join((*problems, outcome.common))
+    verdict = Verdict.PASS
+    if reason:
+        verdict = Verdict.FAIL
     checks = [Check("gate", verdict, reason, suspects=kept_out)]
     if late := coverage.overdue_nodes:
         days = f"{coverage.max_age / _DAY:g}"
@@ -96,7 +106,11 @@ def standing_result(
 
 
 def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
-    """Return the verdict of a pass, by what was decided and what was tested."""
+    """Return the verdict of a pass, by what was decided and what was tested.
+
+    Of named nodes each must have passed by itself; without names, each that was tested. A pass that
+    tests nothing, since nothing is due, passes.
+    """
     if outcome.nodes("keep out") or outcome.common:
         return Verdict.FAIL
     if any(test.verdict.is_fault for test in outcome.tested):
@@ -119,15 +133,17 @@ def _reason(outcome: Outcome) -> Reason:
     passed = len({test.node for test in outcome.tested if test.passed})
     others = [test for test in outcome.tested if not test.passed]
     if others:
+        first = others[0]
         return Reason.of(
             "qualify-open",
             passed=passed,
             nodes=host_list({test.node for test in others}),
-            found=others[0].code or others[0].verdict.value,
+            found=first.code or first.verdict.value,
         )
     words = f"{passed} nodes passed"
-    if blind := len({test.node for test in outcome.tested if test.code == NOT_COMPARED}):
-        words += f", {blind} of them compared with nothing"
+    blind = {test.node for test in outcome.tested if test.code == NOT_COMPARED}
+    if blind:
+        words += f", {len(blind)} of them compared with nothing"
     return uncoded(words)
 
 
@@ -138,16 +154,21 @@ def _kept_out(outcome: Outcome) -> list[Decision]:
 
 def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
     """Return the nodes that are kept out."""
-    return tuple(
-        Suspect("node", decision.node, 1.0, decision.reason) for decision in _kept_out(outcome)
-    )
+    suspects = []
+    for decision in _kept_out(outcome):
+        suspects.append(Suspect("node", decision.node, 1.0, decision.reason))
+    return tuple(suspects)
 
 
 def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
-    """Return the node as a suspect, if a test keeps it out of service or would."""
+    """Return the node as a suspect, if a test keeps it out of service or would.
+
+    One that somebody else has taken out of service is no suspect by that alone.
+    """
     failures = evidence.record(node.name).failures
     is_out = node.has_failed or (node.state == "out" and node.is_ours)
-    if not is_out and (not failures or evidence.is_doubtful(node.name)):
+    would_be_out = failures and not evidence.is_doubtful(node.name)
+    if not is_out and not would_be_out:
         return None
     reason = Reason.of("qualify-kept-out", node=node.name, found=node.why)
     if failures:

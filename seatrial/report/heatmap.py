@@ -216,8 +216,8 @@ def _row(
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
     """Return what each node is blamed for, by node.
 
-    Of a check that was judged anew, with what it said at first. Suspects of the run count without
-    a verdict: no check of their own is as bad.
+    Of a check, with what it said itself, before its numbers were judged. Suspects of the run come
+    without a verdict.
     """
     blames: dict[str, list[Blame]] = defaultdict(list)
     for check in result.checks:
