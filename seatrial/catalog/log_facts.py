@@ -42,32 +42,38 @@ def other_model(hardware: str, devices: Iterable[Device]) -> Reason | None:
 
 
 def mixed_models(devices: Iterable[Device]) -> Reason | None:
-    """Return which ranks have another GPU model than most; None where all have the same."""
+    """Return which ranks have another GPU model than most; None where all have the same.
+
+    Devices whose name says nothing of a model count as neither.
+    """
     models = {device: model for device in devices if (model := gpu_model(device.name))}
-    counts = Counter(models.values()).most_common()
-    if len(counts) < 2:
+    by_model = Counter(models.values())
+    if len(by_model) < 2:
         return None
-    usual = counts[0][0]
-    odd = [
-        f"{model} at rank {device.rank} on {device.host}"
-        for device, model in models.items()
-        if model != usual
-    ]
-    return Reason.of("log-of-mixed-gpus", count=counts[0][1], usual=usual, odd=some_of(odd))
+    [(usual, count)] = by_model.most_common(1)
+    odd = []
+    for device, model in models.items():
+        if model != usual:
+            odd.append(f"{model} at rank {device.rank} on {device.host}")
+    return Reason.of("log-of-mixed-gpus", count=count, usual=usual, odd=some_of(odd))
 
 
 def other_network(fabric: str | None, transport: Transport | None) -> Reason | None:
     """Return which other kind of network NCCL took; None where it fits, or where either name says
     nothing.
     """
-    claimed = _kind(fabric or "")
-    used = _kind_used(transport)
-    if transport is None or claimed is None:
+    if transport is None or fabric is None:
         return None
-    link = link_of(fabric or "")
-    links = {nic.link for _, nics in transport.nics for nic in nics}
-    if used == claimed and link and links and not links & {"", link}:
-        used = links.pop()
+    claimed = _kind(fabric)
+    if claimed is None:
+        return None
+    used = _kind_used(transport)
+    if used == claimed:
+        # InfiniBand and RoCE are one kind of network, and two kinds of link
+        link = link_of(fabric)
+        links = {nic.link for _, nics in transport.nics for nic in nics}
+        if link and links and not links & {"", link}:
+            used = links.pop()
     if used in (None, claimed):
         return None
     return Reason.of(
@@ -81,40 +87,54 @@ def fabric_named(hardware: str, transport: Transport | None) -> str | None:
 
     None if several are published. Where hosts differ, the most common NICs count.
     """
-    if transport and (
-        rated := Counter(
-            _name_of(nics) for _, nics in transport.nics if all(nic.gbit_s for nic in nics)
-        )
-    ):
-        return rated.most_common(1)[0][0]
+    rated = Counter[str]()
+    if transport:
+        for _, nics in transport.nics:
+            if all(nic.gbit_s for nic in nics):
+                rated[_name_of(nics)] += 1
+    for name, _ in rated.most_common(1):
+        return name
     used = _kind_used(transport)
     if used not in _OF_MACHINES:
         return None
-    fabrics = {
-        row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used
-    }
-    return fabrics.pop() if len(fabrics) == 1 else None
+    fabrics = set()
+    for row in references():
+        if row.hardware == hardware and _kind(row.fabric) == used:
+            fabrics.add(row.fabric)
+    if len(fabrics) != 1:
+        return None
+    return fabrics.pop()
 
 
 def _name_of(nics: Sequence[Nic]) -> str:
-    """Return the name of a fabric of the most common NICs: IB-8x400G."""
-    (nic, count), *_ = Counter(nics).most_common(1)
-    return f"{nic.link or 'IB'}-{count}x{nic.gbit_s}G"
+    """Return the name of a fabric of the most common NICs: IB-8x400G.
+
+    A host has one at the least; of NICs that are equally common, its first ones count.
+    """
+    [(nic, count)] = Counter(nics).most_common(1)
+    link = nic.link or "IB"
+    return f"{link}-{count}x{nic.gbit_s}G"
 
 
 def _kind_used(transport: Transport | None) -> str | None:
     """Return the kind of the only network between nodes; None if there are none or several."""
     if transport is None or transport.nodes == 1:
         return None
-    kinds = {
-        _kind(name)
-        for name in ((transport.provider,) if transport.provider else transport.networks)
-    }
-    return kinds.pop() if len(kinds) == 1 else None
+    if transport.provider:  # of libfabric, which says more than the name of NCCL's plugin
+        return _kind(transport.provider)
+    kinds = set(map(_kind, transport.networks))
+    if len(kinds) != 1:
+        return None
+    return kinds.pop()
 
 
 def _kind(name: str) -> str | None:
-    return next((kind for begins, kind in _KINDS.items() if name.lower().startswith(begins)), None)
+    """Return the kind of network that a fabric, a network or a provider is of; None if unknown."""
+    lower = name.lower()
+    for begins, kind in _KINDS.items():
+        if lower.startswith(begins):
+            return kind
+    return None
 
 
 @cache
@@ -127,7 +147,8 @@ def older_nccl(hardware: str, version: str | None) -> Reason | None:
     """Return the reason if this version of NCCL does not know the GPU; None if it does, or if
     either is unknown.
     """
-    first = _first_nccl().get(hardware.partition("-")[0])
+    gpu, _, _ = hardware.partition("-")  # of a variant such as its memory
+    first = _first_nccl().get(gpu)
     if version is None or first is None:
         return None
     if _version(version) >= _version(first):
@@ -136,4 +157,5 @@ def older_nccl(hardware: str, version: str | None) -> Reason | None:
 
 
 def _version(version: str) -> list[int]:
+    """Return the numbers of a version, to compare: 2.9 is older than 2.18."""
     return [int(part) for part in version.split(".")]

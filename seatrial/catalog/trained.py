@@ -39,14 +39,19 @@ def nearest_training(measurement: Measurement, setup: Setup) -> str | None:
     None without one.
     """
     row, different = _nearest(_trainings(measurement, setup))
-    if row is None or (row.low_samples_s is not None and not different):
+    if row is None:
         return None
-    cause = f"differs in {' and '.join(different)}" if different else "it has no range to judge by"
-    words = "expected of" if row.kind == "expected" else "measured on"
-    return (
-        f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} "
-        f"({row.source}): {cause}"
-    )
+    if different:
+        cause = f"differs in {' and '.join(different)}"
+    elif row.low_samples_s is None:
+        cause = "it has no range to judge by"
+    else:  # it judges
+        return None
+    words = "measured on"
+    if row.kind == "expected":
+        words = "expected of"
+    published = f"{number(row.samples_s)} samples/s {words} {row.place} ({row.source})"
+    return f"not judged by the {published}: {cause}"
 
 
 def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -80,29 +85,33 @@ def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, l
     """Yield the figures of such a model on that hardware, with how the training differs; defaults
     are no conditions.
     """
-    conditions = m.conditions
-    others = [
-        f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions
-    ]
+    if (m.metric, m.unit) != ("throughput", "samples/s"):
+        return
+    given = m.conditions.get
     # With all that is not usual of its size
-    model = ", ".join((str(conditions.get("model", "tiny")), *others))
-    for row in trainings() if (m.metric, m.unit) == ("throughput", "samples/s") else ():
-        if (
-            row.hardware == setup.hardware
-            and row.model.partition(" ")[0] == model.partition(" ")[0]
-        ):
-            yield (
-                row,
-                differences(
-                    ("number of GPUs", row.gpus, ranks_of(m, setup)),
-                    ("model", row.model, model),
-                    ("precision", row.precision, conditions.get("precision", "fp32")),
-                    ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
-                    ("image size", 224, conditions.get("image_size", 224)),
-                    ("data", "synthetic", conditions.get("data", "synthetic")),
-                    ("compile", False, conditions.get("compile", False)),
-                ),
-            )
+    model = str(given("model", "tiny"))
+    for name in _SIZES:
+        if name in m.conditions:
+            model += f", {name.replace('_', ' ')} {given(name)}"
+    for row in trainings():
+        if row.hardware != setup.hardware or _kind(row.model) != _kind(model):
+            continue
+        found = differences(
+            ("number of GPUs", row.gpus, ranks_of(m, setup)),
+            ("model", row.model, model),
+            ("precision", row.precision, given("precision", "fp32")),
+            ("batch", row.batch_per_rank, given("batch_per_rank")),
+            ("image size", 224, given("image_size", 224)),
+            ("data", "synthetic", given("data", "synthetic")),
+            ("compile", False, given("compile", False)),
+        )
+        yield row, found
+
+
+def _kind(model: str) -> str:
+    """Return the first word of a model, which its sizes follow."""
+    kind, _, _ = model.partition(" ")
+    return kind
 
 
 def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[str]]]:
@@ -113,18 +122,19 @@ def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[st
         return
     given = m.conditions.get
     for row in llamas():
-        if row.hardware == setup.hardware:
-            found = differences(
-                ("number of GPUs", row.gpus, ranks_of(m, setup)),
-                ("model", row.model, given("model")),
-                ("precision", row.precision, given("precision", "fp32")),
-                ("compile", row.compile, given("compile", False)),
-                ("sequence", row.sequence, given("sequence")),
-                ("batch", row.batch_per_rank, given("batch_per_rank")),
-                ("parallel", row.parallel, given("parallel", "")),
-                ("activation checkpointing", "selective", given("recompute", "selective")),
-            )
-            yield row, found
+        if row.hardware != setup.hardware:
+            continue
+        found = differences(
+            ("number of GPUs", row.gpus, ranks_of(m, setup)),
+            ("model", row.model, given("model")),
+            ("precision", row.precision, given("precision", "fp32")),
+            ("compile", row.compile, given("compile", False)),
+            ("sequence", row.sequence, given("sequence")),
+            ("batch", row.batch_per_rank, given("batch_per_rank")),
+            ("parallel", row.parallel, given("parallel", "")),
+            ("activation checkpointing", "selective", given("recompute", "selective")),
+        )
+        yield row, found
 
 
 def differences(*compared: tuple[str, object, object]) -> list[str]:
@@ -133,5 +143,7 @@ def differences(*compared: tuple[str, object, object]) -> list[str]:
 
 
 def _nearest(rows: Iterable[tuple[_Row, list[str]]]) -> tuple[_Row | None, list[str]]:
-    """Return the row that differs in the fewest ways, and in which."""
+    """Return the row that differs in the fewest ways, and in which; the first of several such
+    rows, (None, []) without any.
+    """
     return min(rows, key=lambda each: len(each[1]), default=(None, []))

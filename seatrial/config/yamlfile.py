@@ -73,10 +73,11 @@ def problems(
             continue
         for one in _separate(error):
             fields, number, at = _place(one["loc"], model, document)
-            line = f"line {number}: " if number else ""
-            field = f"{'.'.join(fields)}: " if fields else ""
-            words = _explain(one, at)
-            problem = f"{line}{field}{words}"
+            problem = _explain(one, at)
+            if fields:
+                problem = f"{'.'.join(fields)}: {problem}"
+            if number:
+                problem = f"line {number}: {problem}"
             place_by_line.setdefault(problem, number or 1 << 30)
     lines = sorted(place_by_line, key=place_by_line.__getitem__)
     more = len(lines) - _MOST
@@ -136,11 +137,8 @@ def _place(
         if isinstance(at, Mapping) and part in at:
             at = at[part]
             continue
-        if (
-            isinstance(part, str)
-            and part in _own_tags(at)
-            and part not in getattr(at, "model_fields", {})
-        ):
+        is_tag = isinstance(part, str) and part in _own_tags(at)
+        if is_tag and part not in getattr(at, "model_fields", {}):
             continue
         fields.append(str(part))
         node, line = _child(node, part, line)
@@ -167,6 +165,9 @@ def _child(
 
 
 def _explain(problem: Any, at: Any) -> str:
+    """Put one of pydantic's errors in words: what must be there, and what is there; `at` is the
+    model at its place.
+    """
     kind = problem["type"]
     value = problem.get("input")
     context: Values = dict(problem.get("ctx", {}))
@@ -205,6 +206,7 @@ def _explain(problem: Any, at: Any) -> str:
 
 
 def _unknown_field(name: str, at: Any) -> str:
+    """Say which field was meant, and which ones the model at that place has."""
     parts = ["unknown field"]
     legal = sorted(getattr(at, "model_fields", {}))
     if nearest := nearest_of(name, legal):
@@ -220,17 +222,23 @@ def _shown(value: object) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    if value is None or isinstance(value, bool):
-        return "empty" if value is None else str(value).lower()
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value!r:.{SHOWN_CHARS}}"
 
 
 def _models_in(at: Any) -> Mapping[str, Any]:
-    """Return the models by the parts of an error's location: fields of a model, tags of a union."""
+    """Return the models by the parts of an error's location: fields of a model, tags of a union.
+
+    A field with several models has a mapping of their tags; one without any, an empty one.
+    """
     if isinstance(at, Mapping):
         return at
     models: Values = {}
     for name, info in getattr(at, "model_fields", {}).items():
+        # The models of a field that others register come with it
         registered = [meta for meta in info.metadata if isinstance(meta, Mapping)]
         members = registered[0] if registered else _members(info.annotation)
         models[name] = members
@@ -240,7 +248,10 @@ def _models_in(at: Any) -> Mapping[str, Any]:
 
 
 def _members(annotation: Any, tag: str = "") -> Values:
-    """Return the models in an annotation by pydantic's tag in a location."""
+    """Return the models in an annotation by pydantic's tag in a location.
+
+    `tag` is the one that an annotation further out gives.
+    """
     for meta in getattr(annotation, "__metadata__", ()):
         if isinstance(meta, Tag):
             tag = meta.tag
@@ -309,9 +320,12 @@ def load_yaml(path: Path, model: type[Model], defaults: Values | None = None) ->
 def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None = None) -> Model:
     """Read `text`, the content of `path`, as `load_yaml` does."""
     content = _mapping(text, path)
+    if defaults:
+        content = {**defaults, **content}
     try:
-        return model.model_validate({**(defaults or {}), **content})
+        return model.model_validate(content)
     except ValidationError as error:
+        # Once more, since only the nodes know their lines
         document = yaml.compose(text, Loader=_UniqueKeyLoader)
         listed = problems(error.errors(include_url=False), model, document)
         lines = [f"{path}: {problem}" for problem in listed]
@@ -319,6 +333,7 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
 
 
 def _text(path: Path) -> str:
+    """Read a text of at most MAX_BYTES. Raises InputError."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
@@ -335,22 +350,27 @@ def _text(path: Path) -> str:
 
 
 def _mapping(text: str, path: Path) -> Values:
+    """Return the fields of the document by their names. Raises InputError if it is no mapping."""
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}: {line}not YAML: {problem}") from error
+        words = f"not YAML: {problem}"
+        mark = getattr(error, "problem_mark", None)
+        if mark:
+            words = f"line {mark.line + 1}: {words}"
+        raise InputError(f"{path}: {words}") from error
     except RecursionError as error:
         raise InputError(f"{path}: is nested too deeply") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         # PyYAML's own slips: !!int abc, 2020-13-45
         problem = " ".join(str(error).split())
         raise InputError(f"{path}: not YAML that can be read: {problem}") from error
+    if content is None:
+        raise InputError(f"{path}: must be a mapping of fields, is empty")
     if not isinstance(content, dict):
-        kind = "empty" if content is None else f"a {type(content).__name__}"
-        raise InputError(f"{path}: must be a mapping of fields, is {kind}")
+        kind = type(content).__name__
+        raise InputError(f"{path}: must be a mapping of fields, is a {kind}")
     return {str(key): value for key, value in content.items()}
 
 
@@ -358,6 +378,7 @@ class _UniqueKeyLoader(Loader):
     """A loader that refuses duplicate keys; YAML silently keeps the last of two."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Make a mapping whose keys are texts, each there once; `<<` may come again."""
         seen: set[Any] = set()
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         for key_node, _ in pairs:
@@ -382,6 +403,7 @@ class _UniqueKeyLoader(Loader):
         return int(node.value)
 
     def construct_yaml_float(self, node: Any) -> float:
+        """Return a number that is not in the base of 60 (1:30.5), as YAML 1.1 has them."""
         self._check_number(node, ":" not in str(node.value))
         return super().construct_yaml_float(node)
 

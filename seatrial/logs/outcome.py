@@ -34,21 +34,28 @@ _CUT_OFF = 4
 
 
 def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
-    """Conclude from one sweep by itself, as in a run."""
+    """Conclude from one sweep by itself, as in a run.
+
+    `claim` is what is given or assumed of the cluster. A control arm (`is_control`) is expected to
+    do without the fabric.
+    """
     operation = whole.collective or "all_reduce"  # where there are no rows, any will do
     unread = _without_a_measurement(whole)
     if unread:
-        named = placed(whole.collective, unread) if whole.collective else unread
-        return SweepOutcome(operation, Verdict.INCONCLUSIVE, named)
+        if whole.collective:
+            unread = placed(whole.collective, unread)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, unread)
     each = claim.gpus_per_node or usual_gpus(claim.hardware)
     problem = not_all_ranks(claim.nodes, each and each * claim.nodes, whole)
     if problem and not whole.findings:
         return SweepOutcome(operation, *(wrong_results(whole) or problem))
     group = group_of(whole)
-    claim = within_a_group(claim, whole)
     sweep = group.sweep if group else whole
+    claim = within_a_group(claim, whole)
     setting = _setting(operation, sweep, claim, is_control)
-    unusual = other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
+    unusual = None
+    if fewer_nodes(setting, sweep) is None:
+        unusual = other_gpus(claim, sweep)
     if not claim.is_placed:
         unusual = Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
     if unusual:
@@ -67,43 +74,42 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOut
     """Return the outcome for numbers of another cluster: wrong results and named causes count,
     numbers do not.
     """
-    if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
-        return SweepOutcome(
-            operation=outcome.operation, verdict=Verdict.INCONCLUSIVE, reason=strange
-        )
-    return replace(
-        outcome,
-        verdict=worst((outcome.verdict, Verdict.INCONCLUSIVE)),
-        reason=join((outcome.reason, strange)),
-        measurements=(),
-    )
+    has_causes = sweep.findings or wrong_results(sweep)
+    if outcome.verdict is Verdict.PASS or not has_causes:
+        return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
+    verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
+    both = join((outcome.reason, strange))
+    return replace(outcome, verdict=verdict, reason=both, measurements=())
 
 
 def _without_a_measurement(sweep: Sweep) -> Reason | None:
     """Return the reason of a log that holds another program's table, or a header after which
     nothing came.
     """
-    of_mscclpp = next(
-        (finding for finding in sweep.findings if finding.code == "log-mscclpp"), None
-    )
-    if of_mscclpp:
-        return log_reason(of_mscclpp)
-    if sweep.outcome == "truncated" and sweep.devices and not sweep.rows and not sweep.findings:
+    for finding in sweep.findings:
+        if finding.code == "log-mscclpp":
+            return log_reason(finding)
+    is_header_alone = sweep.devices and not sweep.rows
+    if is_header_alone and sweep.outcome == "truncated" and not sweep.findings:
         return Reason.of("log-hung-at-first-size")
     return None
 
 
 def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
-    """Return what the log's sweep would have been asked for by a run."""
+    """Return what the log's sweep would have been asked for by a run.
+
+    The hardware stands for the name of the cluster, which no log has.
+    """
     setup = setup_of(claim, sweep)
-    fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
-    sizes = _asked_sizes(sweep)
+    fabric = None
+    if setup.nodes > 1 and not is_control:
+        fabric = network_of(claim.fabric)
     return Setting(
         operation=operation,
         dtype=dtype_of(sweep),
         ranks=setup.ranks,
         cluster=claim.hardware,
-        sizes=sizes,
+        sizes=_asked_sizes(sweep),
         fabric=fabric,
         nodes=claim.nodes,
         algorithms=algorithms_of(sweep),
@@ -118,11 +124,11 @@ def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
 
     Without a header, or with that of another table, the sizes of the rows.
     """
-    printed = sorted({row.size for row in sweep.rows if row.size})
+    printed = tuple(sorted({row.size for row in sweep.rows if row.size}))
     if not printed:
-        return tuple(printed)
+        return ()
     if not sweep.requested or printed[-1] > sweep.requested[-1]:
-        return tuple(printed)
+        return printed
     begun = tuple(size for size in sweep.requested if size >= printed[0])
     if len(sweep.requested) - len(begun) >= _CUT_OFF:
         return begun
@@ -130,16 +136,18 @@ def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
 
 
 def begins_late(sweep: Sweep) -> list[Reason]:
-    """Return a note if the header asks for smaller sizes than the table begins with."""
+    """Return a note if the header asks for smaller sizes than the table begins with.
+
+    A header of another table, which ends at smaller sizes, says nothing.
+    """
     asked = _asked_sizes(sweep)
     requested = sweep.requested
     if not asked or not requested:
         return []
     if asked[0] <= requested[0] or asked[-1] > requested[-1]:
         return []
-    return [
-        Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))
-    ]
+    first = format_size(asked[0])
+    return [Reason.of("log-begins-late", first=first, asked=format_size(requested[0]))]
 
 
 def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason | None:
@@ -173,7 +181,9 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=unread)
     mixed = mixed_models(sweep.devices)
     if mixed:
-        reasons = (mixed, reason) if passed else (reason, mixed)
+        reasons = (reason, mixed)
+        if passed:
+            reasons = (mixed, reason)
         verdict = worst((verdict, Verdict.DEGRADED))
         return replace(outcome, verdict=verdict, reason=join(reasons))
     if sweep.collective:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from seatrial.nccl.draft import Draft, finish
-from seatrial.nccl.model import Sweep
+from seatrial.nccl.model import Row, Sweep
 
 CAUSE = (
     "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and "
@@ -16,15 +16,19 @@ CAUSE = (
 
 
 def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
-    """Return the drafts, with neighbours that are one launch of a build without MPI as one sweep
+    """Yield the drafts, with neighbours that are one launch of a build without MPI as one sweep
     with an error.
+
+    A draft without a prologue belongs to the one before it.
     """
     groups: list[list[Draft]] = []
     for draft in drafts:
-        if groups and (not draft.has_prologue or _same_program(groups[-1][0], draft)):
-            groups[-1].append(draft)
-        else:
-            groups.append([draft])
+        if groups:
+            group = groups[-1]
+            if not draft.has_prologue or _same_program(group[0], draft):
+                group.append(draft)
+                continue
+        groups.append([draft])
     for group in groups:
         if _is_one_launch(group):
             yield _merged(group)
@@ -35,15 +39,18 @@ def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
 def _same_program(a: Draft, b: Draft) -> bool:
     """Return whether two prologues may be processes of one launch: one process each, same printed
     options.
+
+    What one of them does not say counts as the same.
     """
     for first, second in ((a.params, b.params), (a.collective, b.collective)):
-        if None not in (first, second) and first != second:
+        are_known = first is not None and second is not None
+        if are_known and first != second:
             return False
     return _is_one_process(a) and _is_one_process(b)
 
 
 def _is_one_process(draft: Draft) -> bool:
-    """Return whether the Rank lines are those of one process.
+    """Return whether the Rank lines are those of one process, which has rank 0.
 
     There may be none yet where two programs print at once.
     """
@@ -68,9 +75,13 @@ def _is_one_launch(group: list[Draft]) -> bool:
 
 
 def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
-    """Return the processes of rank 0."""
-    first = [draft.devices[0] for draft in drafts if 0 in draft.devices]
-    return {(device.host, device.pid) for device in first}
+    """Return host and process id of each rank 0."""
+    processes = set()
+    for draft in drafts:
+        if 0 in draft.devices:
+            device = draft.devices[0]
+            processes.add((device.host, device.pid))
+    return processes
 
 
 def _is_one_rank(draft: Draft) -> bool:
@@ -83,22 +94,32 @@ def _is_one_rank(draft: Draft) -> bool:
 
 
 def _repeats_sizes(draft: Draft) -> bool:
+    """Return whether a size has two rows of the same kind: those of two programs are mixed."""
     keys = [(row.size, row.type, row.redop, row.root) for row in draft.rows if row.size]
     return len(set(keys)) < len(keys)
 
 
 def _merged(group: list[Draft]) -> Sweep:
+    """Return the sweep of a launch: the first process that names its devices, with the rows of all.
+
+    Its numbers are of no cluster, so there is no average.
+    """
     with_devices = next(draft for draft in group if draft.devices)
     head = finish(with_devices)
     cause = CAUSE.format(copies=len(_processes(group)))
+    rows: list[Row] = []
     names = [draft.collective for draft in group]
-    names += [finish(draft).collective for draft in group if draft.rows]
+    for draft in group:
+        if draft.rows:
+            rows += draft.rows
+            names.append(finish(draft).collective)  # told by its rows
+    versions = (draft.version for draft in group)
     return replace(
         head,
         collective=next(filter(None, names), None),
-        version=next((draft.version for draft in group if draft.version), None),
+        version=next(filter(None, versions), None),
         ranks=len(head.devices) or None,
-        rows=tuple(row for draft in group for row in draft.rows),
+        rows=tuple(rows),
         out_of_bounds=None,
         avg_busbw_gb_s=None,
         outcome="error",

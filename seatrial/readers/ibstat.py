@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Result, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN = "tool-port-down"
@@ -73,45 +73,62 @@ class _Port:
     def rate_gb(self) -> float:
         """The rate in Gb/s, 0 where it is not known."""
         number = re.match(r"\d{1,5}(?:\.\d)?", self.rate)
-        return float(number[0]) if number else 0.0
+        if number is None:
+            return 0.0
+        return float(number[0])
 
 
 def read_ports(lines: Lines) -> Report:
-    """Read the state of each port: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev."""
+    """Read the state of each port: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev.
+
+    A port is slow beside the fastest one of its link layer. Where all interfaces for IP over
+    InfiniBand are down, IP is not in use: that is a note, and no fault of the ports.
+    """
     every = [port for port in _ports(lines) if port.state]
     ipoib = [port for port in every if port.is_ipoib]
-    is_unused = len(ipoib) > 1 and all(port.state == "down" for port in ipoib)
-    without_ip = [port.name for port in ipoib] if is_unused else []
+    without_ip: list[str] = []
+    if len(ipoib) > 1 and all(port.state == "down" for port in ipoib):
+        without_ip = [port.name for port in ipoib]
     ports = [port for port in every if port.name not in without_ip]
     fastest: dict[str, float] = {}
+    rates = []
     for port in ports:
-        if port.rate_gb and "active" in port.state:
-            fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
-    results = [result for port in ports for result in _of_port(port, fastest.get(port.layer, 0.0))]
-    rates = tuple(
-        Measurement(
-            metric="port_rate",
-            value=port.rate_gb / 8,
-            unit="GB/s",
-            subject=Subject("node", port.name),
-        )
-        for port in ports
-        if port.rate_gb and "active" in port.state and port.layer == "infiniband"
+        if not port.rate_gb or "active" not in port.state:
+            continue
+        fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
+        if port.layer == "infiniband":
+            rates.append(_rate_of(port))
+    results: list[Result] = []
+    for port in ports:
+        results += _of_port(port, fastest.get(port.layer, 0.0))
+    notes: tuple[str, ...] = ()
+    if without_ip:
+        named = ", ".join(without_ip[:8])
+        notes = (f"IP over InfiniBand is down on {named}; ibstat shows the links",)
+    return Report("InfiniBand ports", tuple(results), tuple(rates), notes)
+
+
+def _rate_of(port: _Port) -> Measurement:
+    """Return the rate of a port; the tools say gigabits."""
+    return Measurement(
+        metric="port_rate",
+        value=port.rate_gb / 8,
+        unit="GB/s",
+        subject=Subject("node", port.name),
     )
-    named = ", ".join(without_ip[:8])
-    note = f"IP over InfiniBand is down on {named}; ibstat shows the links"
-    return Report("InfiniBand ports", tuple(results), rates, (note,) if without_ip else ())
 
 
 def _ports(lines: Lines) -> Iterator[_Port]:
-    """Yield the ports that the tools list, as far as each names one."""
+    """Yield the ports that the tools list, as far as each names one.
+
+    Some have no state: a port is begun before it is known whether there is one.
+    """
     device = ""
     port = _Port("")
     for line in lines:
         if match := _RDMA_LINK.match(line):
-            yield _Port(
-                f"{match[1]}:{match[2]}", match[3].lower(), match[4].lower().replace("_", "")
-            )
+            physical = match[4].lower().replace("_", "")
+            yield _Port(f"{match[1]}:{match[2]}", match[3].lower(), physical)
         elif match := _NETDEV.match(line):
             yield _of_interface(*match.groups())
         elif match := _PORT_INFO.match(line):
@@ -128,7 +145,9 @@ def _ports(lines: Lines) -> Iterator[_Port]:
             yield port
             port = _Port(f"{device}:{match[1]}")
         elif match := _FIELD.match(line):
-            setattr(port, _NAMES[re.sub("[ _]", "", match[1].lower())], match[2].strip().lower())
+            name = re.sub("[ _]", "", match[1].lower())
+            value = match[2].strip().lower()
+            setattr(port, _NAMES[name], value)
     yield port
 
 
@@ -137,21 +156,29 @@ def _of_interface(device: str, number: str, interface: str, state: str) -> _Port
 
     That of IP over InfiniBand may be down while the link is up.
     """
-    is_ipoib = interface.startswith("ib")
-    layer = "" if is_ipoib else "ethernet"
-    return _Port(
-        f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib
-    )
+    port = _Port(f"{device}:{number}", "down")
+    if state == "Up":
+        port.state = "active"
+    if interface.startswith("ib"):
+        port.is_ipoib = True
+    else:
+        port.layer = "ethernet"
+    return port
 
 
 def _of_port(port: _Port, fastest_gb: float) -> Results:
-    """Yield the result of a port: whether it is up, and as fast as its lanes and the others."""
+    """Yield the result of a port: whether it is up, and as fast as its lanes and the others.
+
+    `fastest_gb` is the rate in Gb/s of the fastest port of its link layer, 0 if none is known. One
+    that nobody uses (Ethernet, or disabled) is degraded where another one has failed.
+    """
+    # Without the numbers that tools print beside names: `4: ACTIVE`, `PORT_ACTIVE (4)`
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
-    if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
-        yield degraded(
-            PORT_SLOW, f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
-        )
+    is_slow = 0 < port.rate_gb < 0.9 * fastest_gb
+    if state == "active" and is_slow:
+        words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
+        yield degraded(PORT_SLOW, words)
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
         yield degraded(PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
     elif state == "active":
@@ -159,7 +186,10 @@ def _of_port(port: _Port, fastest_gb: float) -> Results:
     elif state in ("initializing", "init", "armed"):
         yield failed(NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
     else:
-        is_unused = port.layer == "ethernet" or physical == "disabled"
-        result = degraded if is_unused else failed
         states = ", ".join(filter(None, (state, physical)))
-        yield result(PORT_DOWN, f"{port.name} has no link ({states})")
+        words = f"{port.name} has no link ({states})"
+        is_unused = port.layer == "ethernet" or physical == "disabled"
+        if is_unused:
+            yield degraded(PORT_DOWN, words)
+        else:
+            yield failed(PORT_DOWN, words)

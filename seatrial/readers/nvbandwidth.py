@@ -21,7 +21,10 @@ NVBANDWIDTH_LINE = lazy(
 
 
 def read_nvbandwidth(lines: Lines) -> Report:
-    """Read sums in GB/s, wrong data and errors, each with its test."""
+    """Read sums in GB/s, wrong data and errors, each with its test.
+
+    A test is named by the last line before that says that it is running; empty without one.
+    """
     test = ""
     results = []
     measurements = []
@@ -31,7 +34,9 @@ def read_nvbandwidth(lines: Lines) -> Report:
         elif _WRONG_DATA.search(line):
             results.append(corrupt(WRONG_DATA, f"{test}: data was wrong after a copy"))
         elif match := _NV_ERROR.search(line):
-            code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
+            code = SAYS_BAD
+            if _OF_IMEX.search(match[0]):
+                code = "tool-imex"
             results.append(failed(code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
@@ -51,7 +56,10 @@ def bandwidth(test: str, gb_s: float) -> Measurement:
 
 
 def read_document(document: Document) -> Report | None:
-    """Return the report of `nvbandwidth --json`; None for another document."""
+    """Return the report of `nvbandwidth --json`; None for another document.
+
+    A test that was waived has neither an error nor a sum, and is passed over.
+    """
     output = document.get("nvbandwidth")
     if not isinstance(output, dict):
         return None
@@ -62,8 +70,11 @@ def read_document(document: Document) -> Report | None:
         total = test.get("sum")
         if status.lower() in ("error", "failed"):
             words = f"{test.get('name')}: {test.get('error') or status}"
-            is_wrong = _WRONG_DATA.search(str(test))
-            results.append(corrupt(WRONG_DATA, words) if is_wrong else failed(SAYS_BAD, words))
+            if _WRONG_DATA.search(str(test)):
+                results.append(corrupt(WRONG_DATA, words))
+            else:
+                results.append(failed(SAYS_BAD, words))
         elif isinstance(total, int | float) and not isinstance(total, bool):
-            measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))
+            name = str(test.get("name"))[:80]
+            measurements.append(bandwidth(name, float(total)))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

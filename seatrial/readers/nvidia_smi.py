@@ -162,17 +162,24 @@ def read_query(lines: Lines) -> Report:
 
 
 def _report(gpus: Sequence[Gpu]) -> Report:
+    """Return the faults of each GPU, which is named in their words; a pass for one without any."""
     results = []
     for gpu, fields in gpus:
         faults = list(_faults(fields))
-        results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
+        for fault in faults:
+            words = f"GPU {gpu}: {fault.words}"
+            results.append(replace(fault, words=words))
         if not faults:
             results.append(passed(gpu))
     return Report(_TOOL, tuple(results))
 
 
 def _gpus(lines: Lines) -> list[Gpu]:
-    """Return the fields of each GPU by the headings that they stand under, in small letters."""
+    """Return the fields of each GPU by the headings that they stand under, in small letters.
+
+    The last name of a path is the field's own. Four spaces more lead from a heading to what stands
+    under it.
+    """
     gpus = []
     fields: Fields = {}  # before the first GPU, of the node
     above: list[str] = []
@@ -184,8 +191,10 @@ def _gpus(lines: Lines) -> list[Gpu]:
             gpus.append((match[1], fields))
             continue
         label, _, value = line.partition(" : ")
-        depth = (len(label) - len(label.lstrip())) // 4
-        above = [*above[: max(depth - 1, 0)], label.strip().lower()]
+        indent = len(label) - len(label.lstrip())
+        depth = indent // 4
+        above = above[: max(depth - 1, 0)]
+        above.append(label.strip().lower())
         if value:
             fields[tuple(above)] = value.strip()
     return gpus
@@ -199,9 +208,11 @@ def _faults(fields: Fields) -> Results:
     lost = sum("err!" in value or "unknown error" in value for value in values)
     if lost:
         yield failed(LOST, f"{lost} fields cannot be read (ERR!)")
+    widths = {}
     for path, value in fields.items():
         yield from _fault(path, value)
-    widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
+        if path[-2:-1] == ("link width",):
+            widths[path[-1]] = value
     current = _LANES.fullmatch(widths.get("current", ""))
     widest = _LANES.fullmatch(widths.get("max", ""))
     if current and widest and int(current[1]) < int(widest[1]):
@@ -227,12 +238,13 @@ def _fault(path: tuple[str, ...], printed: str) -> Results:
     for bad_end, bad, result, code, fault in _FAULTS:
         if end != bad_end:
             continue
-        if bad is None:
-            count = int(value) if re.fullmatch(r"\d{1,12}", value) else 0
-            if count:
-                yield result(code, f"{fault} ({count})")
-        elif value in bad:
-            yield result(code, fault)
+        if bad is not None:
+            if value in bad:
+                yield result(code, fault)
+            continue
+        is_count = re.fullmatch(r"\d{1,12}", value)  # and no `N/A`
+        if is_count and int(value):
+            yield result(code, f"{fault} ({int(value)})")
 
 
 def read_xml(lines: Lines) -> Report | None:
@@ -252,10 +264,12 @@ def _xml_gpus(text: str) -> list[Gpu]:
         name = tag["name"].replace("_", " ")
         name = _XML_NAMES.get(name, name)
         if name == "gpu" and not tag["end"]:
-            identity = re.search(r'id="([0-9A-Fa-f:.]{7,20})"', tag["rest"])
+            gpu = "?"
+            if identity := re.search(r'id="([0-9A-Fa-f:.]{7,20})"', tag["rest"]):
+                gpu = identity[1]
             fields = {}
             above = []
-            gpus.append((identity[1] if identity else "?", fields))
+            gpus.append((gpu, fields))
         elif tag["end"]:
             if above and above[-1] == name:
                 above = above[:-1]
@@ -266,7 +280,9 @@ def _xml_gpus(text: str) -> list[Gpu]:
 
 
 def _keep(fields: Fields, above: list[str], value: str) -> None:
-    """Keep a field under the path that the text form has."""
+    """Keep a field under the path that the text form has, which goes deeper for the reasons of a
+    slowdown; tags without a text are no fields.
+    """
     if not value:
         return
     path = tuple(above)
@@ -279,6 +295,8 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
 def read_table(lines: Lines) -> Report:
     """Read the rows of the table without options: two or three of each GPU, the errors in the
     first's last cell.
+
+    A GPU passes where the table shows nothing bad of it. Processes stand below, and are not read.
     """
     results = []
     lost: dict[str, int] = {}
@@ -296,10 +314,12 @@ def read_table(lines: Lines) -> Report:
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
-    results += [
-        failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)") for gpu, count in lost.items()
-    ]
-    bad = {result.words.partition(": ")[0] for result in results}
+    for gpu, count in lost.items():
+        results.append(failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)"))
+    bad = set()
+    for result in results:
+        named, _, _ = result.words.partition(": ")
+        bad.add(named)
     results += [passed(gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
 
@@ -324,25 +344,27 @@ def read_nvlink(lines: Lines) -> Report | None:
                     counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
     if not has_counters and not rates:
         return None
-    results = [
-        *_states(rates),
-        *(
-            degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors")
-            for (gpu, link), errors in counts.items()
-        ),
-    ]
-    return Report("nvidia-smi nvlink", tuple(results or [passed("NVLink")]))
+    results = list(_states(rates))
+    for (gpu, link), errors in counts.items():
+        words = f"GPU {gpu} link {link}: {', '.join(errors)} errors"
+        results.append(degraded(NVLINK, words))
+    if not results:
+        results.append(passed("NVLink"))
+    return Report("nvidia-smi nvlink", tuple(results))
 
 
 def _states(rates: LinkRates) -> Results:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
+
+    Where no GPU has a link up, NVLink is not in use, and nothing is wrong.
     """
     up: dict[str, dict[str, float]] = {}  # GB/s by link
+    best = 0.0
     for gpu, links in rates.items():
         up[gpu] = {link: float(rate) for link, rate in links.items() if rate[0].isdigit()}
+        best = max([best, *up[gpu].values()])
     most = max(map(len, up.values()), default=0)
-    best = max((rate for links in up.values() for rate in links.values()), default=0.0)
     for gpu, links in rates.items():
         words = f"GPU {gpu}: "
         count = len(up[gpu])
@@ -361,4 +383,7 @@ def _states(rates: LinkRates) -> Results:
 
 def _links(links: Sequence[str]) -> str:
     """Name the first few links."""
-    return f"link{'s' if len(links) > 1 else ''} {some_of(links, 8)}"
+    noun = "link"
+    if len(links) > 1:
+        noun = "links"
+    return f"{noun} {some_of(links, 8)}"

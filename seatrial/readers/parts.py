@@ -83,21 +83,30 @@ class PartReader:
     """
 
     def __init__(self, source: str, name: str) -> None:
+        """Begin a text; `source` is its name for messages, `name` what its checks are called."""
         self._sweeps = SweepReader(source)
         self._name = name
         self._open: dict[str, dict[Reader, _Open]] = {}  # by label and tool, the latest last
-        self._labels: set[str] = set()
-        self._begun = self._refused = 0
+        self._labels: set[str] = set()  # hosts that lines of reports began with
+        self._begun = 0  # reports
+        self._refused = 0  # parts that turned out to be none
+        # The place, the label and the report of each part that has ended
         self._reports: list[tuple[tuple[int, int], str, Report]] = []
 
     def feed(self, raw: str) -> None:
         """Take one line; lines in a line of JSON are taken one by one."""
         text, rank = clean(raw)
-        if self._take(text, "" if rank is None else f"rank {rank}"):
+        label = ""
+        if rank is not None:
+            label = f"rank {rank}"
+        if self._take(text, label):
             return
         lines = unwrapped(raw)
+        if len(lines) == 1:  # which was just looked at
+            self._sweeps.feed(lines[0])
+            return
         for line in lines:
-            if len(lines) == 1 or not self._take(clean(line).text, ""):
+            if not self._take(clean(line).text, ""):
                 self._sweeps.feed(line)
 
     def parts(self) -> Parts:
@@ -110,7 +119,11 @@ class PartReader:
         return parts
 
     def _take(self, text: str, label: str) -> bool:
-        """Return whether the line is one of a report."""
+        """Take the line if it is one of a report, and return whether it is.
+
+        One that is none as it stands may be one behind the host that it begins with: any word with
+        a colon in the first line of a report, later only the hosts of such lines.
+        """
         if not text.strip():
             return False
         begins = _NEEDLES.is_any_in(text)
@@ -118,7 +131,9 @@ class PartReader:
             return False
         if self._take_of(text, label, begins):
             return True
-        match = _HOST.match(text) if begins or self._labels else None
+        match = None
+        if begins or self._labels:
+            match = _HOST.match(text)
         if match is None:
             return False
         host = match["host"]
@@ -129,10 +144,14 @@ class PartReader:
         return True
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
-        """Return whether the line, which carries that label, is one of a report; `begins` where it
-        may be the first.
+        """Take the line, which carries that label, if it is one of a report, and return whether it
+        is; `begins` where it may be the first.
+
+        It goes to the latest open part that it can belong to, else begins one.
         """
-        new = _beginning(text) if begins else None
+        new = None
+        if begins:
+            new = _beginning(text)
         for part in reversed(self._open_parts_of(label)):
             reader = part.reader
             ends = reader.ends
@@ -146,7 +165,10 @@ class PartReader:
                     self._close(part)
                 return True
         if new:
-            self._begin(new, text, label if new.is_labelled else "")
+            own_label = ""
+            if new.is_labelled:
+                own_label = label
+            self._begin(new, text, own_label)
             return True
         if _NCCL_TESTS.match(text):
             self._close_all()
@@ -161,17 +183,17 @@ class PartReader:
         own = list(self._open.get(label, {}).values())
         if not label:
             return own
-        return [
-            *(part for part in self._open.get("", {}).values() if not part.reader.is_labelled),
-            *own,
-        ]
+        without_label = self._open.get("", {}).values()
+        shared = [part for part in without_label if not part.reader.is_labelled]
+        return shared + own
 
     def _begin(self, reader: Reader, text: str, label: str) -> None:
         """Begin a part, which ends an earlier one of the same tool and label."""
         before = self._open.get(label, {}).get(reader)
         if before:
             self._close(before)
-        part = _Open(reader, label, (self._sweeps.begun, self._begun))
+        place = (self._sweeps.begun, self._begun)
+        part = _Open(reader, label, place)
         self._open.setdefault(label, {})[reader] = part
         self._begun += 1
         part.add(text, is_mark=True)
@@ -179,6 +201,7 @@ class PartReader:
             self._close(part)
 
     def _close_all(self) -> None:
+        """Close all parts; one that turns out to be none may open others, which are closed too."""
         while self._open:
             of_label = next(iter(self._open.values()))
             self._close(next(iter(of_label.values())))
@@ -195,8 +218,10 @@ class PartReader:
         if report is None:
             self._reread(part)
             return
-        is_bad = any(result.verdict is not Verdict.PASS for result in report.results)
-        if len(self._reports) < (2 * _MAX_PARTS if is_bad else _MAX_PARTS):
+        most = _MAX_PARTS
+        if any(result.verdict is not Verdict.PASS for result in report.results):
+            most = 2 * _MAX_PARTS
+        if len(self._reports) < most:
             self._reports.append((part.place, part.label, report))
 
     def _reread(self, part: _Open) -> None:
@@ -204,6 +229,7 @@ class PartReader:
         may begin.
         """
         self._refused += 1
+        # By itself: as the first line of a report it would begin the same part again
         self._sweeps.feed(part.lines[0])
         for line in part.lines[1:]:
             if part.reader.ends and self._refused < _MAX_REFUSED:
@@ -239,14 +265,22 @@ def read_file(path: str | Path, name: str) -> Parts:
 
 
 def read_text(text: str | TextIO, source: str, name: str) -> Parts:
-    """Return the parts of a text or an open stream, as `read_file`."""
-    if isinstance(text, TextIOWrapper):
+    """Return the parts of a text or an open stream, as `read_file`.
+
+    Bytes of a stream that are no text are replaced. `source` is its name in messages.
+    """
+    if isinstance(text, str):
+        text = StringIO(text, None)
+    elif isinstance(text, TextIOWrapper):
         text.reconfigure(errors="replace")
-    return _of_stream(StringIO(text, None) if isinstance(text, str) else text, source, name)
+    return _of_stream(text, source, name)
 
 
 def _of_stream(stream: TextIO, source: str, name: str) -> Parts:
-    """Read a document in JSON as a whole, and anything else line by line."""
+    """Read a document in JSON as a whole, and anything else line by line.
+
+    What only looks like such a document, or is too long for one, is read line by line too.
+    """
     head = stream.read(PEEK)
     if not looks_like_json_log(head):
         return _of_lines(stream_lines(head, stream), head, source, name)

@@ -47,15 +47,19 @@ LINE = lazy(
 def read_rank_times(lines: Lines) -> Report:
     """Name the ranks that compute slower than the others; minima and maxima without a rank are a
     note.
+
+    `lines` are those of one log, of reports and of timers, in its order. The report passes where
+    something was compared and nothing is slow.
     """
     reports = [line for line in lines if _REPORT.match(line)]
-    ranges = list(filter(None, map(_RANGE.match, lines)))
     results = _of_reports(reports)
     for timer, times in _by_timer(lines).items():
         if timer in _COMPUTE:
             results += _of_timer(timer, times)
+    ranges = list(filter(None, map(_RANGE.match, lines)))
     if not results and (reports or ranges):
         results.append(passed("ranks"))
+    # Each once: a log has the same times again and again
     notes = dict.fromkeys(map(_note_of, ranges))
     notes.pop("", None)
     return Report("times of ranks", tuple(results), notes=tuple(notes))
@@ -71,16 +75,19 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
         if slow is not None:
             rank, words = slow
             by_rank.setdefault(rank, []).append(words)
-    return [
-        degraded(STRAGGLER, f"rank {rank} {words[-1]}")
-        for rank, words in by_rank.items()
-        if 2 * len(words) >= len(reports)
-    ]
+    results = []
+    for rank, of_rank in by_rank.items():
+        if 2 * len(of_rank) >= len(reports):
+            latest = of_rank[-1]
+            results.append(degraded(STRAGGLER, f"rank {rank} {latest}"))
+    return results
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:
     """Return the slowest rank of a report by its clock, else by its throughput; None if all are
     alike.
+
+    With the rank comes what it does in words: "runs at 1200 of 1980 MHz".
     """
     extremes: dict[str, tuple[float, int]] = {}
     for which, metric, value, rank in _EXTREME.findall(line):
@@ -98,7 +105,11 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
 
 
 def _by_timer(lines: Lines) -> dict[str, Times]:
-    """Return the times of each rank by timer, in ms."""
+    """Return the times of each rank by timer, in ms.
+
+    A timer's heading is followed by a line for each rank; any other line ends them. A timer that is
+    logged more than once has several times for a rank.
+    """
     times: dict[str, Times] = {}
     timer = ""
     for line in lines:
@@ -119,18 +130,19 @@ def _of_timer(timer: str, times: Times) -> list[Result]:
     """Return the ranks that take much longer than most, unless so many do that they are a stage of
     the pipeline.
     """
-    usual_of_rank = {rank: median(values) for rank, values in times.items()}
-    if len(usual_of_rank) < 3:
+    if len(times) < 3:  # of two, neither is the usual one
         return []
+    usual_of_rank = {rank: median(values) for rank, values in times.items()}
     usual = median(usual_of_rank.values())
     slow = {rank: ms for rank, ms in usual_of_rank.items() if ms * THRESHOLD > usual}
-    most = max(1, len(usual_of_rank) // _FEW)
+    most = max(1, len(times) // _FEW)
     if not slow or len(slow) > most:
         return [passed(timer)]
-    return [
-        degraded(STRAGGLER, f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms")
-        for rank, ms in slow.items()
-    ]
+    results = []
+    for rank, ms in slow.items():
+        words = f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms"
+        results.append(degraded(STRAGGLER, words))
+    return results
 
 
 def _note_of(match: re.Match[str]) -> str:
@@ -140,8 +152,8 @@ def _note_of(match: re.Match[str]) -> str:
     timer = match[1]
     low = float(match[2])
     high = float(match[3])
-    if timer not in _COMPUTE or not low:
+    if timer not in _COMPUTE:  # others may wait for other ranks
         return ""
-    if low > THRESHOLD * high:
+    if not low or low > THRESHOLD * high:
         return ""
     return f"{timer} takes {low:,.0f} to {high:,.0f} ms, by rank"

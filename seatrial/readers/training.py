@@ -71,6 +71,8 @@ class Accused(NamedTuple):
 def read_training(lines: Lines) -> Report | None:
     """Return the report of a training's log; None where no line has a step, an assertion or the
     size of a batch.
+
+    Its notes name single slow steps, which are no fault.
     """
     steps = read_steps(lines)
     accused = _accused(lines)
@@ -81,12 +83,8 @@ def read_training(lines: Lines) -> Report | None:
         return None
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
-    return Report(
-        _description(steps),
-        tuple(results),
-        measurements,
-        notes=tuple(_slow_steps(steps)),
-    )
+    notes = _slow_steps(steps)
+    return Report(_description(steps), tuple(results), measurements, notes=tuple(notes))
 
 
 def measurements_of(
@@ -94,6 +92,9 @@ def measurements_of(
 ) -> tuple[Measurement, ...]:
     """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the
     warm-up.
+
+    What no step has is left out. `subject` is the cluster unless another one is given; without a
+    `setup`, rates that are not logged cannot be computed from the times.
     """
     subject = subject or Subject("cluster", "training")
     setup = setup or TrainingSetup()
@@ -107,21 +108,21 @@ def measurements_of(
         ("throughput", "samples/s", [step.samples_s for step in after]),
     ):
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
-        if known:
-            where: dict[str, ConditionValue] = {"steps": len(known)}
-            if metric == "tokens_per_gpu":
-                where = {**conditions, **where}
-            measurements.append(
-                Measurement(
-                    metric=metric,
-                    value=median(known),
-                    unit=unit,
-                    subject=subject,
-                    conditions=where,
-                    samples=known,
-                    better="lower" if unit in TIMES else "higher",
-                )
-            )
+        if not known:
+            continue
+        where: dict[str, ConditionValue] = {"steps": len(known)}
+        if metric == "tokens_per_gpu":
+            where = {**conditions, **where}
+        measurement = Measurement(
+            metric=metric,
+            value=median(known),
+            unit=unit,
+            subject=subject,
+            conditions=where,
+            samples=known,
+            better="lower" if unit in TIMES else "higher",
+        )
+        measurements.append(measurement)
     return tuple(measurements)
 
 
@@ -144,10 +145,15 @@ def _description(steps: Steps) -> str:
 
 
 def _accused(lines: Lines) -> list[Accused]:
-    """Return the ranks whose own checks found something, in the order of the log."""
+    """Return the ranks whose own checks found something, in the order of the log.
+
+    Each rank is there once, with what it found first.
+    """
     accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):
-        old = "old_" if match["old_rank"] else ""
+        old = ""
+        if match["old_rank"]:  # as earlier versions of Megatron-LM print it
+            old = "old_"
         rank = match[old + "rank"]
         found = Accused(
             rank=int(rank),
@@ -162,20 +168,24 @@ def _accused(lines: Lines) -> list[Accused]:
 def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
     """Return a loss or gradient that is no number; `degraded` if the training went on with
     numbers.
+
+    Where a rank's own check found one, that is a failure, whether the training went on or not.
     """
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
         return [failed(NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
     first = steps[bad[0]]
     last = steps[bad[-1]]
-    is_loss = first.loss is not None and first.loss - first.loss != 0
-    quantity = "the loss" if is_loss else "the gradient norm"
+    quantity = "the gradient norm"
+    if first.loss is not None and first.loss - first.loss != 0:  # it is NaN or infinite
+        quantity = "the loss"
+    verdict = Verdict.FAIL
     if bad[-1] == len(steps) - 1:
         begin = first.number or f"{bad[0] + 1} of the log"
-        verdict = Verdict.FAIL
         words = f"{quantity} is not finite from step {begin} on"
     else:
-        verdict = Verdict.FAIL if accused else Verdict.DEGRADED
+        if not accused:
+            verdict = Verdict.DEGRADED
         words = (
             f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and "
             "is finite after them"
@@ -188,39 +198,49 @@ def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
 
 
 def _after_warmup(steps: Steps) -> Steps:
-    """Return the steps after the warm-up."""
-    if len(steps) > 2:
-        return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :]
-    return steps
+    """Return the steps after the warm-up: all of one or two, else one at the least."""
+    if len(steps) <= 2:
+        return steps
+    warm_up = int(len(steps) * _WARM_UP) + 1
+    return steps[min(warm_up, len(steps) - 1) :]
 
 
 def _costs(steps: Steps) -> tuple[list[tuple[int | None, float]], str]:
-    """Return the cost of each step in one unit: its time, else the reciprocal of a rate."""
+    """Return the cost of each step in one unit: its time, else the reciprocal of a rate.
+
+    The costs are pairs (number of the step, cost); steps without that figure are left out. The
+    second value is the unit, in words.
+    """
     times = [(step.number, step.time_ms) for step in steps if step.time_ms]
     if times:
         return times, "ms"
-    rates = [(step.number, 1000 / step.tokens_s_per_gpu) for step in steps if step.tokens_s_per_gpu]
-    if rates:
-        return rates, "ms a token"
-    return [(step.number, 1000 / step.samples_s) for step in steps if step.samples_s], "ms a sample"
+    of_tokens = [
+        (step.number, 1000 / step.tokens_s_per_gpu) for step in steps if step.tokens_s_per_gpu
+    ]
+    if of_tokens:
+        return of_tokens, "ms a token"
+    of_samples = [(step.number, 1000 / step.samples_s) for step in steps if step.samples_s]
+    return of_samples, "ms a sample"
 
 
 def _slow_steps(steps: Steps) -> list[str]:
-    """Return single steps that took much longer than those before them."""
+    """Return single steps that took much longer than the 100 before them; the first five."""
     costs, unit = _costs(steps)
     slow = []
     for at in range(1, len(costs)):
         number, cost = costs[at]
         before = median(value for _, value in costs[max(0, at - 100) : at])
         if cost >= SLOW_STEP * before:
-            slow.append(
-                f"step {number} took {quantity(cost, unit)}, {cost / before:.1f} times those before"
-            )
+            took = quantity(cost, unit)
+            slow.append(f"step {number} took {took}, {cost / before:.1f} times those before")
     return slow[:5]
 
 
 def _slower(steps: Steps) -> list[Result]:
-    """Return a slowdown that lasts until the end, with its first step; a pass without one."""
+    """Return a slowdown that lasts until the end, with its first step; a pass without one.
+
+    Of too few steps, nothing is said.
+    """
     numbered, unit = _costs(_after_warmup(steps))
     if len(numbered) < MIN_COMPARED:
         return []
@@ -238,6 +258,9 @@ def _slower(steps: Steps) -> list[Result]:
 def _change(costs: Sequence[float]) -> int:
     """Return the place from which costs are highest against those before, with some steps on either
     side.
+
+    That is where the sum of the deviations from their mean is lowest: until there costs are below
+    it, from there on above.
     """
     middle = median(costs)
     deviations = [max(-0.5, min(0.5, cost / middle - 1)) for cost in costs]

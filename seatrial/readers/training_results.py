@@ -66,7 +66,8 @@ def read_events(lines: Lines) -> Report | None:
                 results.append(_wrong_sum(event))
     lost = next((step for step in steps if _is_broken(step, "loss")), None)
     if lost:
-        results.append(corrupt(NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"))
+        words = f"the loss of step {lost.get('step')} is not finite"
+        results.append(corrupt(NOT_FINITE, words))
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
@@ -74,23 +75,29 @@ def read_events(lines: Lines) -> Report | None:
 
 
 def _is_broken(document: Document, key: str) -> bool:
+    """Return whether the value is there and no finite number."""
     return key in document and finite(document[key]) is None
 
 
 def _report(document: Document, is_whole: bool) -> Report:
     """Return the rate of a training, and what its end says if it `is_whole`."""
-    return Report(
-        _tool(document),
-        tuple(_results(document)) if is_whole else (),
-        tuple(_measurements(document)),
-    )
+    results: tuple[Result, ...] = ()
+    if is_whole:
+        results = tuple(_results(document))
+    measurements = tuple(_measurements(document))
+    return Report(_tool(document), results, measurements)
 
 
 def _results(document: Document) -> Results:
-    """Yield a loss that is not finite or did not fall, and ranks with other parameters."""
+    """Yield a loss that is not finite or did not fall, and ranks with other parameters.
+
+    Ranks without a checksum are alike; of two checksums that are as frequent, the first one is
+    taken to be right.
+    """
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
-    if broken or any(_is_broken(document, key) for key in (*_FIRST, *_LAST)):
+    has_broken_loss = any(_is_broken(document, key) for key in (*_FIRST, *_LAST))
+    if broken or has_broken_loss:
         words = "the loss is not finite"
         if broken:
             words += f" on {_named(broken)}"
@@ -98,27 +105,33 @@ def _results(document: Document) -> Results:
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
     if len(checksums) > 1:
         usual, _ = checksums.most_common(1)[0]
-        odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)
-        words = f"other parameters than most on {odd[:150]}"
-        yield corrupt(DIFFER, words)
+        odd = [rank for rank in ranks if str(rank.get("checksum")) != usual]
+        named = ", ".join(map(_rank, odd))
+        yield corrupt(DIFFER, f"other parameters than most on {named[:150]}")
     first = _first(document, _FIRST)
     last = _first(document, _LAST)
-    if first is not None and last is not None:
-        fell = f"the loss went from {number(first)} to {number(last)}"
-        yield Result(Verdict.PASS, "", fell) if last < first else failed(NOT_LEARNED, fell)
+    if first is None or last is None:
+        return
+    went = f"the loss went from {number(first)} to {number(last)}"
+    if last < first:
+        yield Result(Verdict.PASS, "", went)
+    else:
+        yield failed(NOT_LEARNED, went)
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
-    """Yield the throughput with what it depends on."""
+    """Yield the throughput in samples/s with what it depends on; nothing without a rate."""
     rate = _first(document, _THROUGHPUT)
     if rate is None or rate <= 0:
         return
     conditions: dict[str, ConditionValue] = {}
     for key in _TEXTS:
-        if isinstance(text := document.get(key), str):
+        text = document.get(key)
+        if isinstance(text, str):
             conditions[key] = printable(text)[:100]
     for name, keys in _COUNTS:
-        if (count := _first(document, keys)) is not None:
+        count = _first(document, keys)
+        if count is not None:
             conditions[name] = int(count)
     if document.get("compile") is True:
         conditions["compile"] = True
@@ -134,15 +147,18 @@ def _measurements(document: Document) -> Iterator[Measurement]:
 
 def _tool(document: Document) -> str:
     """Name the training by its model and its rate, as far as they are known."""
+    words = "training"
     model = document.get("model")
+    if isinstance(model, str):
+        words += f" of {printable(model)[:60]}"
     rate = _first(document, _THROUGHPUT)
-    of_model = f" of {printable(model)[:60]}" if isinstance(model, str) else ""
-    at_rate = "" if rate is None else f" at {number(rate)} samples/s"
-    return f"training{of_model}{at_rate}"
+    if rate is not None:
+        words += f" at {number(rate)} samples/s"
+    return words
 
 
 def _wrong_sum(event: Document) -> Result:
-    """Return which ranks saw wrong sums."""
+    """Return which ranks saw wrong sums; a pass if none did."""
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
@@ -155,10 +171,14 @@ def _named(ranks: Sequence[Document]) -> str:
 
 
 def _rank(rank: Document) -> str:
+    """Name a rank and its host, as they are printed."""
     return printable(f"rank {rank.get('rank')} ({rank.get('host')})")[:100]
 
 
 def _first(document: Document, keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
-    values = (finite(document.get(key)) for key in keys)
-    return next((value for value in values if value is not None), None)
+    for key in keys:
+        value = finite(document.get(key))
+        if value is not None:
+            return value
+    return None
