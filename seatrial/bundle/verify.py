@@ -47,7 +47,8 @@ class OutOfBoundsError(tarfile.TarError):
 class BoundedStream(io.RawIOBase):
     """A decompressed stream whose bytes, time and longest piece are bounded.
 
-    Raises OutOfBoundsError.
+    Reading raises OutOfBoundsError beyond `max_bytes`, after `max_seconds`, and for a piece longer
+    than CHUNK.
 
     tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, of any
     size. What is skipped is read, so that it counts as well.
@@ -66,6 +67,7 @@ class BoundedStream(io.RawIOBase):
         self._position = 0
 
     def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes, which must be given; fewer only at the end."""
         if not 0 <= size <= CHUNK:
             raise OutOfBoundsError(f"has a header of {size:,} bytes; legal are {CHUNK:,}")
         if self._position + size > self._max_bytes:
@@ -77,14 +79,17 @@ class BoundedStream(io.RawIOBase):
         return data
 
     def tell(self) -> int:
+        """Return how many bytes were read so far."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Seek forward by reading; past the end, stay at the end."""
         if whence != io.SEEK_SET or offset < self._position:
             raise OutOfBoundsError("leads back to what was read before")
-        while self._position < offset and self.read(min(CHUNK, offset - self._position)):
-            pass
+        while self._position < offset:
+            left = offset - self._position
+            if not self.read(min(CHUNK, left)):
+                break
         return self._position
 
     def readable(self) -> bool:
@@ -98,6 +103,8 @@ class BoundedStream(io.RawIOBase):
 class Verified:
     """`problem` names the first difference, "" without one; `by` is the signer, "" without a
     signature.
+
+    `files` is how many were compared: all but the manifest and its signature.
     """
 
     files: int
@@ -109,6 +116,9 @@ class Verified:
 class _Content:
     """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one
     found.
+
+    `small` has the manifest and its signature themselves, by name. `folders` are those of members,
+    and all that are above a member.
     """
 
     top: str = ""
@@ -119,11 +129,14 @@ class _Content:
 
     def is_folder_too(self, path: PurePosixPath, *, is_folder: bool) -> bool:
         """Return whether a member makes the same name both a file and a folder."""
-        above = [str(parent) for parent in (path, *path.parents)[0 if is_folder else 1 :]]
+        above = list(map(str, path.parents))
+        if is_folder:
+            above.append(str(path))
         self.folders.update(above)
+        if not is_folder and str(path) in self.folders:
+            return True
         small = {f"{self.top}/{name}" for name in self.small}
-        is_folder_too = not is_folder and str(path) in self.folders
-        return is_folder_too or any(name in self.digests or name in small for name in above)
+        return any(name in self.digests or name in small for name in above)
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
@@ -133,16 +146,20 @@ def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
     Raises InputError for files that are no bundle and for invalid keys.
     """
     content = _read_folder(bundle) if bundle.is_dir() else _read(bundle)
-    if MANIFEST not in content.small:
-        detail = f" ({content.problem})" if content.problem else ""
-        raise InputError(
-            f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}"
-        )
-    signed = check(content.small[MANIFEST], content.small.get(SIGNATURE), trusted)
+    manifest = content.small.get(MANIFEST)
+    if manifest is None:
+        words = f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`"
+        if content.problem:
+            words += f" ({content.problem})"
+        raise InputError(words)
+    signed = check(manifest, content.small.get(SIGNATURE), trusted)
     return Verified(len(content.digests), signed.by, _problem(content, signed))
 
 
 def _problem(content: _Content, signed: SignatureCheck) -> str:
+    """Return the first problem: with the signature, in reading, then against the manifest; "" if
+    there is none.
+    """
     if signed.problem or content.problem:
         return signed.problem or content.problem
     try:
@@ -151,16 +168,19 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
         return f"{MANIFEST}: {error}"
     top = f"{content.top}/"
     folders = content.folders - {".", content.top}
-    beside = [path for path in (*content.digests, *sorted(folders)) if not path.startswith(top)]
-    if beside:
-        return f"{beside[0]}: was added"
-    return first_difference(
-        listed, {path.removeprefix(top): digest for path, digest in content.digests.items()}
-    )
+    for path in (*content.digests, *sorted(folders)):
+        if not path.startswith(top):
+            return f"{path}: was added"
+    found = {path.removeprefix(top): digest for path, digest in content.digests.items()}
+    return first_difference(listed, found)
 
 
 def _read_folder(folder: Path) -> _Content:
-    """Read the files of a folder as far as possible, without following links."""
+    """Read the files of a folder as far as possible, without following links.
+
+    A limit that is exceeded ends the reading; a file that cannot be read is a problem, and the
+    others are read.
+    """
     content = _Content(top=_HERE)
     deadline = time.monotonic() + MAX_SECONDS
     for parent, folders, names in os.walk(folder):
@@ -190,16 +210,21 @@ def _take_file(path: Path, name: str, content: _Content) -> None:
     Raises OutOfBoundsError, and OSError for a link or anything else that is no file.
     """
     with open(path, "rb", opener=read_opener) as file:
-        if name not in _IN_MEMORY:
-            content.digests[f"{_HERE}/{name}"] = hashlib.file_digest(file, "sha256").hexdigest()
+        most = _IN_MEMORY.get(name)
+        if most is None:
+            digest = hashlib.file_digest(file, "sha256")
+            content.digests[f"{_HERE}/{name}"] = digest.hexdigest()
             return
-        content.small[name] = file.read(_IN_MEMORY[name] + 1)
-        if len(content.small[name]) > _IN_MEMORY[name]:
-            raise OutOfBoundsError(f"{name} is longer than {_IN_MEMORY[name]:,} bytes")
+        content.small[name] = file.read(most + 1)
+        if len(content.small[name]) > most:
+            raise OutOfBoundsError(f"{name} is longer than {most:,} bytes")
 
 
 def _read(bundle: Path) -> _Content:
-    """Read the archive as far as possible."""
+    """Read the archive as far as possible.
+
+    Raises InputError if it is none; what is wrong within it is a problem of the content.
+    """
     content = _Content()
     with _opened(bundle) as (archive, stream):
         try:
@@ -237,7 +262,8 @@ def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
         ) as error:
             raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
         except OSError as error:
-            raise InputError(f"{bundle}: cannot be read: {error.strerror or error}") from error
+            problem = error.strerror or error
+            raise InputError(f"{bundle}: cannot be read: {problem}") from error
         yield archive, stream
 
 
@@ -293,6 +319,7 @@ def _odd_kind(member: tarfile.TarInfo) -> str:
 
 
 def _chunks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    """Yield the content of a file in pieces of CHUNK bytes at most; nothing for a folder."""
     file = archive.extractfile(member)
     while file and (chunk := file.read(CHUNK)):
         yield chunk

@@ -28,7 +28,11 @@ _SHOWN_NODES = 4
 
 
 class Status(StrEnum):
-    """The verdict on a requirement, or on all of them."""
+    """The verdict on a requirement, or on all of them.
+
+    Not shown: nothing was measured that proves it or the opposite. Excepted: not met or not shown,
+    with an exception that is still valid.
+    """
 
     MET = "met"
     NOT_MET = "not met"
@@ -67,7 +71,9 @@ class Evidence:
 class Outcome:
     """The verdict on a requirement; `measured` is in the unit of the limit, or a verdict.
 
-    `found` is the verdict before the exception, `numbers` how many values were compared.
+    `found` is the verdict before the exception, `numbers` how many values were compared. `evidence`
+    is where the worst value stands, None if nothing was measured; `waiver` is the exception, also
+    one that was not needed or has ended.
     """
 
     requirement: Requirement
@@ -101,42 +107,50 @@ class _Reading:
 def decide(
     requirement: Requirement, runs: Sequence[EvidenceRun], waiver: Waiver | None, issued: date
 ) -> Outcome:
-    """Check one requirement by the runs, then apply the exception if it is still valid."""
+    """Check one requirement by the runs, then apply the exception if it is still valid.
+
+    `issued` is the day of the certificate; an exception holds until the end of its last day.
+    """
     tried = list(_tried(requirement, runs))
-    outcome = (
-        _by_verdict(requirement, tried)
-        if requirement.limit.equals
-        else _by_numbers(requirement, tried)
-    )
+    decided = _by_verdict if requirement.limit.equals else _by_numbers
+    outcome = decided(requirement, tried)
     if waiver is None:
         return outcome
-    is_needed = outcome.verdict is not Status.MET and issued <= waiver.until
-    return replace(
-        outcome, verdict=Status.EXCEPTED if is_needed else outcome.verdict, waiver=waiver
-    )
+    verdict = outcome.verdict
+    if verdict is not Status.MET and issued <= waiver.until:
+        verdict = Status.EXCEPTED
+    return replace(outcome, verdict=verdict, waiver=waiver)
 
 
 def overall(outcomes: Sequence[Outcome]) -> Status:
-    """Return the verdict on all requirements: met only if each is met or excepted."""
+    """Return the verdict on all requirements: met only if each is met or excepted.
+
+    Without requirements nothing is shown.
+    """
     verdicts = {outcome.verdict for outcome in outcomes}
     if Status.NOT_MET in verdicts:
         return Status.NOT_MET
-    return Status.NOT_SHOWN if Status.NOT_SHOWN in verdicts or not verdicts else Status.MET
+    if Status.NOT_SHOWN in verdicts or not verdicts:
+        return Status.NOT_SHOWN
+    return Status.MET
 
 
 def _tried(requirement: Requirement, runs: Sequence[EvidenceRun]) -> Iterator[_Tried]:
-    """Yield the checks of that name in the runs whose conditions match."""
+    """Yield the checks of that name in the runs whose conditions match.
+
+    A run that does not know its hardware matches no hardware by name.
+    """
     for run in runs:
-        setup = run.result.setup
+        result = run.result
         facts = {
-            "nodes": len(run.result.nodes),
-            "hardware": setup.hardware if setup else None,
-            "suite": whole_name(run.result.suite),
-            "cluster": run.result.cluster,
+            "nodes": len(result.nodes),
+            "hardware": result.setup.hardware if result.setup else None,
+            "suite": whole_name(result.suite),
+            "cluster": result.cluster,
         }
         if any(facts[name] != value for name, value in requirement.run_conditions.items()):
             continue
-        for index, check in enumerate(run.result.checks):
+        for index, check in enumerate(result.checks):
             if check.name == requirement.check:
                 yield _Tried(run, f"/checks/{index}", check)
 
@@ -149,13 +163,15 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         return _not_shown(requirement, _not_measured(requirement))
     worst = min(tried, key=lambda each: each.check.verdict.severity)
     verdict = worst.check.verdict
-    gaps = [_gap_of_verdict(each) for each in tried]
-    gap = next(filter(None, gaps), None)
-    status, reason = Status.MET, Reason()
+    gap = next(filter(None, map(_gap_of_verdict, tried)), None)
+    status = Status.MET
+    reason = Reason()
     if verdict.is_fault:
-        status, reason = Status.NOT_MET, _without_result(worst, worst.check)
+        status = Status.NOT_MET
+        reason = _without_result(worst, worst.check)
     elif gap:
-        status, reason = Status.NOT_SHOWN, gap
+        status = Status.NOT_SHOWN
+        reason = gap
     run = worst.run
     evidence = Evidence(
         run.result.run_id, run.file, f"{worst.place}/verdict", "", verdict.value, ""
@@ -164,6 +180,9 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
 
 
 def _gap_of_verdict(tried: _Tried) -> Reason | None:
+    """Return why the verdict of a check shows nothing: it has no result, compared too little, or
+    left parts of the run out; None if it does.
+    """
     check = tried.check
     if check.verdict in _UNMEASURED:
         return _without_result(tried, check)
@@ -191,20 +210,24 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         if raw.verdict not in _HAS_NUMBERS:
             gaps.append(_without_result(each, raw))
         measurements = [reading.measurement for reading in matching]
-        if reason := _parts_missing(
-            each.run.result, measurements, whole="ranks" not in requirement.conditions
-        ):
-            gaps.append(reason)
+        is_whole = "ranks" not in requirement.conditions  # else fewer may be what is asked for
+        if missing := _parts_missing(each.run.result, measurements, whole=is_whole):
+            gaps.append(missing)
         readings += matching
     if not readings:
         return _not_shown(requirement, gaps[0] if gaps else _not_measured(requirement))
     lowest_first = sorted(readings, key=lambda reading: reading.value)
-    worst = lowest_first[0] if requirement.limit.at_least is not None else lowest_first[-1]
-    status, reason = Status.MET, Reason()
+    worst = lowest_first[-1]
+    if requirement.limit.at_least is not None:
+        worst = lowest_first[0]
+    status = Status.MET
+    reason = Reason()
     if not requirement.limit.is_met_by(worst.value):
-        status, reason = Status.NOT_MET, _missed(requirement, worst)
+        status = Status.NOT_MET
+        reason = _missed(requirement, worst)
     elif gaps:
-        status, reason = Status.NOT_SHOWN, gaps[0]
+        status = Status.NOT_SHOWN
+        reason = gaps[0]
     return Outcome(
         requirement, status, status, reason, float(worst.value), len(readings), worst.evidence
     )
@@ -219,14 +242,13 @@ def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> It
             continue
         factor = scale(m.unit, requirement.unit or "")
         if factor is None or _is_unusable(judgement):
-            gaps.append(
-                Reason.of(
-                    "requirement-number-unusable",
-                    what=measurement_name(m),
-                    unit=m.unit,
-                    run=run.result.run_id,
-                )
+            unusable = Reason.of(
+                "requirement-number-unusable",
+                what=measurement_name(m),
+                unit=m.unit,
+                run=run.result.run_id,
             )
+            gaps.append(unusable)
             continue
         pointer = f"{tried.place}/judgements/{index}"
         evidence = Evidence(run.result.run_id, run.file, pointer, m.subject.name, m.value, m.unit)
@@ -251,7 +273,10 @@ def _equal(measured: ConditionValue | None, expected: Condition) -> bool:
 
 
 def _is_unusable(judgement: Judgement) -> bool:
-    """Return whether the value is not a number, or was not measured properly."""
+    """Return whether the value is not a number, or was not measured properly.
+
+    One that is beyond what the hardware can do is no proof of anything.
+    """
     if not judgement.measurement.finite or judgement.verdict in (*_UNMEASURED, Verdict.CORRUPT):
         return True
     return judgement.source in ("sanity", "physics") and judgement.verdict.is_fault
@@ -289,7 +314,8 @@ def _unmeasured_parts(result: RunResult, subjects: Set[Subject]) -> list[str]:
     gpus = Counter(subject.nodes[0] for subject in subjects if subject.kind == "gpu")
     missing = []
     for node in result.nodes:
-        name, count = str(node.get("name")), node.get("gpus")
+        name = str(node.get("name"))
+        count = node.get("gpus")
         if name not in measured:
             missing.append(name)
         elif gpus and isinstance(count, int) and gpus[name] < count:
@@ -302,13 +328,11 @@ def _not_shown(requirement: Requirement, reason: Reason) -> Outcome:
 
 
 def _not_measured(requirement: Requirement) -> Reason:
+    """Return the reason that no run has what is required, with the conditions that it must meet."""
     number = f"check {requirement.check}"
     if requirement.metric is not None:
-        present = {
-            name: value
-            for name, value in requirement.number_conditions.items()
-            if value is not None
-        }
+        conditions = requirement.number_conditions.items()
+        present = {name: value for name, value in conditions if value is not None}
         measurement = Measurement(requirement.metric, 0.0, "", Subject("cluster", ""), present)
         number = f"{measurement_name(measurement)} by check {requirement.check}"
     of_run = (f"{name} {value}" for name, value in requirement.run_conditions.items())
@@ -316,6 +340,9 @@ def _not_measured(requirement: Requirement) -> Reason:
 
 
 def _without_result(tried: _Tried, ended: Check | CheckResult) -> Reason:
+    """Return how the check ended, which is no proof; `ended` is the check, or what it said of
+    itself.
+    """
     return Reason.of(
         "requirement-check-without-pass",
         check=tried.check.name,
@@ -326,6 +353,7 @@ def _without_result(tried: _Tried, ended: Check | CheckResult) -> Reason:
 
 
 def _missed(requirement: Requirement, worst: _Reading) -> Reason:
+    """Return the worst number beside the limit, with digits enough to tell them apart."""
     unit = requirement.unit or ""
     limit = requirement.limit
     shown = quantity(float(worst.value), unit)

@@ -66,6 +66,8 @@ def problems(
 ) -> list[str]:
     """Put each of pydantic's errors in words, in the order of the lines of the document; what is
     absent last.
+
+    Each is there once, and no more than a person would read. `document` is None for an empty file.
     """
     place_by_line: dict[str, int] = {}
     for error in errors:
@@ -312,7 +314,8 @@ Model = TypeVar("Model", bound=Strict)
 def load_yaml(path: Path, model: type[Model], defaults: Values | None = None) -> Model:
     """Read `path` as `model`, `defaults` under what the file says.
 
-    Raises InputError when the file cannot be read, is not YAML or does not validate.
+    Raises InputError when the file cannot be read, is not YAML or does not validate. `defaults` are
+    by field, and give way to the file's value as a whole.
     """
     return read_yaml(_text(path), path, model, defaults)
 

@@ -151,7 +151,9 @@ def begins_late(sweep: Sweep) -> list[Reason]:
 
 
 def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason | None:
-    """Return why the numbers are not of the cluster that the log is said to be of."""
+    """Return why the numbers are not of the cluster that the log is said to be of; None if nothing
+    in the log contradicts it.
+    """
     strange = (
         other_model(claim.hardware, sweep.devices)
         or other_network(setting.fabric, sweep.transport)
@@ -165,6 +167,8 @@ def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason 
 def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> SweepOutcome:
     """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an
     odd GPU.
+
+    What is worse stays so. `unusual` says why the number of GPUs is in doubt, None if it is not.
     """
     verdict = outcome.verdict
     reason = outcome.reason

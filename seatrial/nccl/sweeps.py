@@ -144,6 +144,9 @@ class TableLineReader:
         return []
 
     def _whole_line(self, text: str, rank: int | None) -> Events:
+        """Take a line that ends where the program ended it: it may complete the pieces held so
+        far.
+        """
         if self._pending.lstrip().startswith("#"):
             return self._complete_comment(text, rank)
         mark = read_mark(text, in_place_only=self._in_place_only)
@@ -159,7 +162,9 @@ class TableLineReader:
         if row == "short":
             self._hold(text)
             return []
-        piece = glued_piece(text) if row == "glued" else ""
+        piece = ""
+        if row == "glued":
+            piece = glued_piece(text)
         events = self._other(text[len(piece) :], rank)
         if piece:
             self._hold(piece)
@@ -173,10 +178,15 @@ class TableLineReader:
         self._pending = ""
         alone = read_mark(text) is not None
         mark = read_mark(held if alone else held + text)
-        events = self._mark(mark, held) if mark is not None else []
-        return events if events and not alone else events + self._whole_line(text, rank)
+        events: Events = []
+        if mark is not None:
+            events = self._mark(mark, held)
+        if events and not alone:
+            return events
+        return events + self._whole_line(text, rank)
 
     def _mark(self, mark: Mark, text: str) -> Events:
+        """Take a header or footer line; one that is printed twice counts once."""
         if self._repeats(text):
             self._doubled = self._doubled or isinstance(mark, ColumnLayout)
             return []
@@ -217,20 +227,21 @@ class TableLineReader:
                 self._pending = ""
                 return row
         # The middle of a row is nothing but numbers.
-        if (
-            len(text) < 200
-            and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)
-            and any(c.isdigit() for c in text)
-        ):
+        is_middle = len(text) < 200 and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)
+        if is_middle and any(c.isdigit() for c in text):
             self._hold(self._pending + text)
         return None
 
     @property
     def _cpu_time(self) -> bool:
+        """Whether the column of times is the CPU's, by which no rate can be told."""
         return self.layout is not None and self.layout.cpu_time
 
     def _hold(self, text: str) -> None:
-        self._pending = text if len(text) <= _MAX_PENDING else ""
+        """Keep a piece for the next line, but none that is longer than any row."""
+        self._pending = ""
+        if len(text) <= _MAX_PENDING:
+            self._pending = text
         self._foreign = 0
 
     def _repeats(self, text: str) -> bool:
@@ -255,9 +266,12 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
         return len(host) - max(endings)
     if not head.strip():
         return 0
-    if head.endswith("N/") or (head.endswith("-") and host.startswith("1")):
+    is_cut = head.endswith("-") and host.startswith("1")
+    if is_cut or head.endswith("N/"):
         return 1
-    return None if host[0].isdigit() else 0
+    if host[0].isdigit():
+        return None
+    return 0
 
 
 class SweepReader:
@@ -289,9 +303,9 @@ class SweepReader:
                 case Row():
                     self._row(event)
                 case ColumnLayout():
-                    self._draft_for(
-                        Phase.HEADER, repeated=self._draft.phase > Phase.HEADER
-                    ).layout = event
+                    is_past = self._draft.phase > Phase.HEADER
+                    draft = self._draft_for(Phase.HEADER, repeated=is_past)
+                    draft.layout = event
                 case Bounds() | Average():
                     self._footer(event)
                 case _:
@@ -311,9 +325,8 @@ class SweepReader:
             elif group.seen:
                 sweeps.append(finish(group, self._name))
                 # The launch of the next program may have failed after the footer.
-                if after := [
-                    finding for finding in group.trailing.findings() if never_started(finding)
-                ]:
+                after = [each for each in group.trailing.findings() if never_started(each)]
+                if after:
                     sweeps.append(launch_error(after))
             elif findings := group.findings.findings():
                 sweeps.append(launch_error(findings, group.findings.nccl_version))
@@ -322,7 +335,10 @@ class SweepReader:
     @property
     def begun(self) -> int:
         """The number of sweeps so far, the one included that has only causes of failure."""
-        return len(self._drafts) - (not self._draft.seen and not self._draft.findings.findings())
+        begun = len(self._drafts)
+        if not self._draft.seen and not self._draft.findings.findings():
+            begun -= 1
+        return begun
 
     @property
     def _draft(self) -> Draft:
@@ -356,9 +372,8 @@ class SweepReader:
             if isinstance(event, Prologue)
             else event.rank in draft.devices
         )
-        draft = self._draft_for(
-            Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known)
-        )
+        is_past = draft.phase > Phase.PROLOGUE
+        draft = self._draft_for(Phase.PROLOGUE, repeated=is_past or bool(known))
         if draft.layout is None:
             self._lines.restart()
         if isinstance(event, Prologue):
@@ -368,20 +383,24 @@ class SweepReader:
             draft.devices[event.rank] = event
 
     def _row(self, row: Row) -> None:
+        """Add a row; among bare rows, a heading before a smaller size begins another sweep."""
         last = self._draft
-        restarted = (
-            self._heading and not last.has_prologue and last.layout is None and last.rows != []
-        )
-        again = restarted and row.size <= last.rows[-1].size
+        is_bare = last.layout is None and not last.has_prologue
+        again = False
+        if self._heading and is_bare and last.rows:
+            again = row.size <= last.rows[-1].size
         draft = self._draft_for(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
         self._heading = False
         self._rows += 1
-        if self._rows <= MAX_ROWS:
-            (draft.rows if row.sides else draft.empty_rows).append(row)
-        else:
+        if self._rows > MAX_ROWS:
             draft.dropped_rows += 1
+        elif row.sides:
+            draft.rows.append(row)
+        else:
+            draft.empty_rows.append(row)
 
     def _footer(self, event: Bounds | Average) -> None:
+        """Take a line of the footer; one with other values than the last is of another sweep."""
         last = self._draft
         last_value = last.bounds if isinstance(event, Bounds) else last.average
         if last_value == event:
@@ -395,16 +414,18 @@ class SweepReader:
 
     def _other(self, event: Other) -> None:
         draft = self._draft
-        self._heading = self._heading or bool(_HEADING.match(event.text))
-        ended = draft.phase == Phase.FOOTER
-        (self._next_transport if ended else draft.transport).take(event.text)
-        if "export NCCL_" in event.text and len(self._exports) < _MAX_EXPORTS:
-            self._exports.append(event.text)
-        if ended:
-            draft.trailing.feed(event.text, event.rank)
-            self._next_command = event if event.program else self._next_command
+        text = event.text
+        self._heading = self._heading or bool(_HEADING.match(text))
+        if "export NCCL_" in text and len(self._exports) < _MAX_EXPORTS:
+            self._exports.append(text)
+        if draft.phase == Phase.FOOTER:
+            self._next_transport.take(text)
+            draft.trailing.feed(text, event.rank)
+            if event.program:
+                self._next_command = event
         else:
-            draft.findings.feed(event.text, event.rank)
+            draft.transport.take(text)
+            draft.findings.feed(text, event.rank)
             if event.program:
                 _hint(draft, event)
 

@@ -97,7 +97,13 @@ def read_ports(lines: Lines) -> Report:
             continue
         fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
         if port.layer == "infiniband":
-            rates.append(_rate_of(port))
+            rate = Measurement(
+                metric="port_rate",
+                value=port.rate_gb / 8,  # the tools say gigabits
+                unit="GB/s",
+                subject=Subject("node", port.name),
+            )
+            rates.append(rate)
     results: list[Result] = []
     for port in ports:
         results += _of_port(port, fastest.get(port.layer, 0.0))
@@ -106,16 +112,6 @@ def read_ports(lines: Lines) -> Report:
         named = ", ".join(without_ip[:8])
         notes = (f"IP over InfiniBand is down on {named}; ibstat shows the links",)
     return Report("InfiniBand ports", tuple(results), tuple(rates), notes)
-
-
-def _rate_of(port: _Port) -> Measurement:
-    """Return the rate of a port; the tools say gigabits."""
-    return Measurement(
-        metric="port_rate",
-        value=port.rate_gb / 8,
-        unit="GB/s",
-        subject=Subject("node", port.name),
-    )
 
 
 def _ports(lines: Lines) -> Iterator[_Port]:

@@ -157,7 +157,10 @@ NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
 def read_query(lines: Lines) -> Report:
-    """Read the faults that each GPU reports in `nvidia-smi -q`, or that it has none."""
+    """Read the faults that each GPU reports in `nvidia-smi -q`, or that it has none.
+
+    What stands before the first GPU is of the node, and is not looked at.
+    """
     return _report(_gpus(lines))
 
 
@@ -201,7 +204,9 @@ def _gpus(lines: Lines) -> list[Gpu]:
 
 
 def _faults(fields: Fields) -> Results:
-    """Yield what a GPU reports as broken or slowed down."""
+    """Yield what a GPU reports as broken or slowed down, also where in place of values it says that
+    they cannot be read.
+    """
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
         yield failed(RESET, "it requires a reset")
@@ -220,7 +225,7 @@ def _faults(fields: Fields) -> Results:
 
 
 def _fault(path: tuple[str, ...], printed: str) -> Results:
-    """Yield what is bad of one field."""
+    """Yield what is bad of one field; its path is in small letters, its value as printed."""
     value = printed.lower()
     name = path[-1]
     end = path[-2:]
@@ -256,7 +261,11 @@ def read_xml(lines: Lines) -> Report | None:
 
 
 def _xml_gpus(text: str) -> list[Gpu]:
-    """Return the fields of each GPU under the paths that the text form has."""
+    """Return the fields of each GPU under the paths that the text form has.
+
+    Tags before the first GPU are of the node. No path is longer than nine names, whatever the file
+    holds.
+    """
     gpus = []
     fields: Fields = {}
     above: list[str] = []
@@ -325,7 +334,10 @@ def read_table(lines: Lines) -> Report:
 
 
 def read_nvlink(lines: Lines) -> Report | None:
-    """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
+    """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links.
+
+    None where no line has either.
+    """
     gpu = "?"
     has_counters = False
     rates: LinkRates = {}

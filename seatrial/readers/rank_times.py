@@ -68,6 +68,8 @@ def read_rank_times(lines: Lines) -> Report:
 def _of_reports(reports: Sequence[str]) -> list[Result]:
     """Return the ranks that at least half of the reports show as slow: one slow interval is no
     straggler.
+
+    The words are those of the last report that shows it.
     """
     by_rank: dict[int, list[str]] = {}
     for line in reports:
@@ -129,6 +131,8 @@ def _by_timer(lines: Lines) -> dict[str, Times]:
 def _of_timer(timer: str, times: Times) -> list[Result]:
     """Return the ranks that take much longer than most, unless so many do that they are a stage of
     the pipeline.
+
+    `times` are those of one timer; nothing is said of fewer than three ranks.
     """
     if len(times) < 3:  # of two, neither is the usual one
         return []

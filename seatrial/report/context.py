@@ -64,8 +64,7 @@ class EarlierRuns:
         """Return the value of that series in the last good run, None without one."""
         if self.last_good is None:
             return None
-        by_run = self.numbers.get(series, {})
-        number = by_run.get(self.last_good.run_id)
+        number = self.numbers.get(series, {}).get(self.last_good.run_id)
         if number is None:
             return None
         return number.value
@@ -168,10 +167,8 @@ def software(result: RunResult, past: EarlierRuns) -> list[Change]:
     before: Mapping[str, str] = {}
     if past.last_good:
         before = past.last_good.fingerprint
-    facts = []
-    for name in dict.fromkeys((*now, *before)):
-        facts.append(Change(name, before.get(name) or None, now.get(name) or None))
-    return facts
+    names = dict.fromkeys((*now, *before))
+    return [Change(name, before.get(name) or None, now.get(name) or None) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +237,8 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
         judgements = tuple(sorted(own_judgements, key=worst_first))
         verdict = judgements[0].verdict if judgements else None
         now = HeadlinePoint(result.run_id, result.started, m.value, verdict)
-        trend = (*_trend(series, past), now)
-        numbers.append(Headline(m, judgements, past.last_value(series), trend))
+        last = past.last_value(series)
+        numbers.append(Headline(m, judgements, last, (*_trend(series, past), now)))
     return numbers
 
 

@@ -36,8 +36,8 @@ Place = tuple[str, Column]  # a node and a column
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`verdict` is None where a number was only recorded; `text` is the value, `tooltip`
-    everything.
+    """`verdict` is None where a number was only recorded, or a check does not blame the node;
+    `text` is the value, `tooltip` everything.
 
     `compared` is false where a number passes without a baseline.
     """
@@ -113,6 +113,8 @@ class NodeGroup:
 class HeatMap:
     """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the
     rest in groups.
+
+    The cells of a line are in the order of `columns`.
     """
 
     columns: tuple[Column, ...]
@@ -132,18 +134,14 @@ def heat_map(result: RunResult) -> HeatMap | None:
             _mark(node, of_node, columns, cells)
     if not columns:
         return None
-    rows = []
-    for name in names:
-        blamed_for = blames.get(name, ())
-        rows.append(_row(name, columns, cells, blamed_for))
+    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines
     if len(lines) > NODES_SHOWN:
         bad = [line for line in lines if not line.clean]
         alone = tuple(bad[:NODES_SHOWN])
     # Lines are sorted, so those that are not alone are behind those that are
-    alike = _grouped(lines[len(alone) :])
-    return HeatMap(tuple(columns), lines, alone, alike)
+    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
 
 
 def _mark(
@@ -154,9 +152,7 @@ def _mark(
         if not blame.verdict:
             continue
         marked = _blamed_cells(node, blame, columns, cells)
-        for _, column in marked:
-            if column not in columns:
-                columns.append(column)
+        columns += [column for _, column in marked if column not in columns]
         cells |= marked
 
 
@@ -240,7 +236,11 @@ def _blamed_node(suspect: Suspect) -> str:
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
-    """Return columns and cells of the metrics that were judged on any node."""
+    """Return columns and cells of the metrics that were judged on any node.
+
+    Of such a metric, nodes where it was only recorded have a cell too; the columns are in the order
+    of the checks.
+    """
     readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(partial(defaultdict, list))
     for check in result.checks:
         for reading in readings(check):
@@ -252,12 +252,10 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     cells: dict[Place, Cell] = {}
     for column, by_node in readings_by_node.items():
         readings_of_column = chain.from_iterable(by_node.values())
-        is_judged = any(reading.judgement for reading in readings_of_column)
-        if not is_judged:
-            continue
-        judged.append(column)
-        for node, group in by_node.items():
-            cells[node, column] = _cell(group)
+        if any(reading.judgement for reading in readings_of_column):
+            judged.append(column)
+            for node, group in by_node.items():
+                cells[node, column] = _cell(group)
     return judged, cells
 
 

@@ -14,7 +14,7 @@ import click
 from seatrial.model.curves import SHARE
 from seatrial.model.explanations import explanation_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, parts_of
+from seatrial.model.reason import parts_of
 from seatrial.model.result import Check, Expected, NextStep, next_line, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -95,27 +95,22 @@ def _of_tools(logs: "Iterable[Log]") -> list[Document]:
     found = []
     for log in logs:
         for check in log.checks:
-            severity = "note"
-            if check.verdict.is_fault:
-                severity = "fatal"
+            severity = "fatal" if check.verdict.is_fault else "note"
             for reason in parts_of(check.reason):
-                if reason.code:
-                    found.append(_of_tool(log.name, severity, reason))
+                if not reason.code:
+                    continue
+                of_tool = {
+                    "log": log.name,
+                    "code": reason.code,
+                    "cause": reason.sentence,
+                    "severity": severity,
+                    "host": None,
+                    "rank": None,
+                    "evidence": reason.sentence,
+                    "next_step": _next_step(reason.code),
+                }
+                found.append(of_tool)
     return found
-
-
-def _of_tool(log: str, severity: str, reason: Reason) -> Document:
-    """Return one thing that a tool found; its cause is its evidence too."""
-    return {
-        "log": log,
-        "code": reason.code,
-        "cause": reason.sentence,
-        "severity": severity,
-        "host": None,
-        "rank": None,
-        "evidence": reason.sentence,
-        "next_step": _next_step(reason.code or ""),
-    }
 
 
 def _next_step(code: str) -> str | None:
@@ -190,10 +185,13 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
             if judgement.measurement.metric == "busbw_plateau":
                 interval = judgement.expected
         expected = words.interval(interval, "GB/s")
-    share = ""
-    if SHARE in by_metric:
-        share = words.fraction(by_metric[SHARE].value)
-    latency = ""
-    if "latency" in by_metric:
-        latency = words.quantity(by_metric["latency"].value, "us")
-    return check.name, operation, busbw, share, expected, latency
+    share = by_metric.get(SHARE)
+    latency = by_metric.get("latency")
+    return (
+        check.name,
+        operation,
+        busbw,
+        words.fraction(share.value) if share else "",
+        expected,
+        words.quantity(latency.value, "us") if latency else "",
+    )

@@ -45,6 +45,7 @@ class Change:
 
     @property
     def differs(self) -> bool:
+        """Whether the runs do not have the same."""
         return self.before != self.after
 
 
@@ -71,9 +72,13 @@ class Difference:
         """Whether a verdict differs, or a number by more than an interval of earlier runs would
         allow.
         """
-        return bool(self.verdicts) or bool((self.measurements["sigmas"] > INTERVAL_WIDTH).any())
+        if self.verdicts:
+            return True
+        is_far = self.measurements["sigmas"] > INTERVAL_WIDTH
+        return bool(is_far.any())
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the document of the difference, measurements as in the table but for `what`."""
         return {
             "before": _run(self.before),
             "after": _run(self.after),
@@ -91,28 +96,31 @@ def moves(differences: Sequence[Difference]) -> "DataFrame":
     """
     import pandas as pd
 
-    # `what` says them
-    tables = [each.measurements.drop(columns="conditions") for each in differences]
+    tables = []
+    for each in differences:
+        table = each.measurements.drop(columns="conditions")  # `what` says them
+        if len(differences) > 1:
+            table = table.assign(run_before=each.before.run_id, run_after=each.after.run_id)
+        tables.append(table)
     if len(tables) == 1:
         return tables[0]
-    runs = [
-        {"run_before": each.before.run_id, "run_after": each.after.run_id} for each in differences
-    ]
-    return pd.concat(
-        [table.assign(**ids) for table, ids in zip(tables, runs, strict=True)], ignore_index=True
-    )
+    return pd.concat(tables, ignore_index=True)
 
 
 def difference(before: RunResult, after: RunResult) -> Difference:
-    """Compare two runs."""
+    """Compare two runs, which may be of two clusters.
+
+    Values that are not positive count as measured, but have no ratio, and so no row.
+    """
     old = _by_series(before)
     new = _by_series(after)
+    pairs = {key: (old[key], new[key]) for key in old if key in new}
     return Difference(
         before=before,
         after=after,
         verdicts=tuple(_changes(_verdicts(before), _verdicts(after))),
         software=tuple(_changes(_facts(before), _facts(after))),
-        measurements=_measurements({key: (old[key], new[key]) for key in old if key in new}),
+        measurements=_measurements(pairs),
         only_before=len(old.keys() - new.keys()),
         only_after=len(new.keys() - old.keys()),
     )
@@ -140,6 +148,7 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
 
 
 def _by_series(run: RunResult) -> dict[tuple[str, str], Reading]:
+    """Return the readings by check and series; of several in a series, the last."""
     by_series: dict[tuple[str, str], Reading] = {}
     for check in run.checks:
         for reading in readings(check):
@@ -156,27 +165,30 @@ def _sigma(reading: Reading) -> float:
 
 
 def _learned(reading: Reading) -> float | None:
+    """Return the standard deviation on natural logs that earlier runs have shown; None where the
+    number was not judged by them.
+    """
     judgement = reading.judgement
-    if (
-        judgement is None
-        or judgement.source != "history"
-        or judgement.deviation is None
-        or judgement.deviation <= -1
-    ):
+    if judgement is None or judgement.source != "history":
         return None
-    bound = (
-        judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
-    )
-    centre = reading.measurement.value / (1 + judgement.deviation)
-    return (
-        abs(math.log(bound / centre)) / INTERVAL_WIDTH
-        if bound and bound > 0 and centre > 0
-        else None
-    )
+    deviation = judgement.deviation
+    if deviation is None or deviation <= -1:
+        return None
+    bound = judgement.expected.low
+    if bound is None:
+        bound = judgement.expected.high
+    centre = reading.measurement.value / (1 + deviation)
+    if bound is None or bound <= 0 or not centre > 0:
+        return None
+    return abs(math.log(bound / centre)) / INTERVAL_WIDTH
 
 
 def _verdicts(run: RunResult) -> dict[str, str]:
-    return {"run": run.verdict, **{check.name: check.verdict for check in run.checks}}
+    """Return the verdict of the run and of each check, by name."""
+    verdicts: dict[str, str] = {"run": run.verdict}
+    for check in run.checks:
+        verdicts[check.name] = check.verdict
+    return verdicts
 
 
 def _facts(run: RunResult) -> dict[str, str]:
@@ -186,9 +198,11 @@ def _facts(run: RunResult) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    """Yield what differs, in the order of the first run; then what only the second one has."""
     for name in dict.fromkeys((*before, *after)):
-        if before.get(name) != after.get(name):
-            yield Change(name, before.get(name), after.get(name))
+        change = Change(name, before.get(name), after.get(name))
+        if change.differs:
+            yield change
 
 
 def _run(run: RunResult) -> dict[str, Any]:
@@ -202,6 +216,7 @@ def _run(run: RunResult) -> dict[str, Any]:
 
 
 def _moved(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the document of a row of the table: the subject as in run.json, no words."""
     own = {
         "subject": {"kind": row["subject_kind"], "name": row["subject"]},
         "sigmas": round(row["sigmas"], 3),

@@ -40,16 +40,18 @@ class OutputOutcome:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the outputs in `jobs`."""
         return sum(job.size_bytes for job in self.jobs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `seatrial prune --json`."""
+        jobs = []
+        for job in self.jobs:
+            of_job = {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
+            jobs.append(of_job)
         return {
             "deleted": self.deleted,
-            "jobs": [
-                {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
-                for job in self.jobs
-            ],
+            "jobs": jobs,
             "size_bytes": self.size_bytes,
             "left": [asdict(left) for left in (*self.skipped, *self.failed)],
         }
@@ -73,41 +75,41 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
 
     Raises InputError where it is no folder.
     """
+    removed = []
+    failed = []
     with opened(folder, "--slurm-output", "seatrial-JOB.out") as descriptor:
         outputs, skipped = scan(descriptor)
-        gone = expendable_outputs(outputs, limits, now())
-        failed = []
-        for output in gone if delete else ():
+        for output in expendable_outputs(outputs, limits, now()):
             try:
-                remove(descriptor, output)
+                if delete:
+                    remove(descriptor, output)
             except (OSError, ValueError) as error:
                 failed.append(Skipped(output.names[0], str(error)))
-    left = {problem.name for problem in failed}
-    return OutputOutcome(
-        jobs=[output for output in gone if output.names[0] not in left],
-        skipped=skipped,
-        failed=failed,
-        deleted=delete,
-    )
+            else:
+                removed.append(output)
+    return OutputOutcome(removed, skipped, failed, deleted=delete)
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
     """List outputs of jobs in a folder, oldest first, and those that are not as the script leaves
     them.
+
+    `descriptor` is the open folder, so that another one under its name cannot take its place.
     """
     by_job: dict[int, list[str]] = defaultdict(list)
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
-            by_job[int(match[1])].append(name)
+            job = int(match[1])
+            by_job[job].append(name)
     outputs = []
     skipped = []
     for job, names in by_job.items():
         try:
             outputs.append(_output(descriptor, job, names))
-        except (OSError, ValueError) as error:
-            skipped.append(
-                Skipped(names[0], (isinstance(error, OSError) and error.strerror) or str(error))
-            )
+        except OSError as error:
+            skipped.append(Skipped(names[0], error.strerror or str(error)))
+        except ValueError as error:
+            skipped.append(Skipped(names[0], str(error)))
     return sorted(outputs, key=lambda output: (output.changed, output.job)), skipped
 
 
@@ -117,14 +119,23 @@ def expendable_outputs(
     """Return outputs that no limit keeps; the newest good one and those changed within a day
     stay.
     """
-    good = [output for output in oldest_first if output.is_good][-1:]
+    newest_good = [output for output in oldest_first if output.is_good][-1:]
     age = max(_AT_WORK, limits.older_than or _AT_WORK)
-    beyond = oldest_first[: -limits.keep if limits.keep else None]
-    return [output for output in beyond if output not in good and at - output.changed > age]
+    beyond = oldest_first
+    if limits.keep:
+        beyond = oldest_first[: -limits.keep]
+    expendable = []
+    for output in beyond:
+        if output not in newest_good and at - output.changed > age:
+            expendable.append(output)
+    return expendable
 
 
 def remove(descriptor: int, output: JobOutput) -> None:
-    """Remove an output. Raises OSError, or ValueError if it has changed."""
+    """Remove an output. Raises OSError, or ValueError if it has changed since it was listed.
+
+    What was removed before an error stays removed.
+    """
     if _output(descriptor, output.job, list(output.names)) != output:
         raise ValueError("has changed in the meantime")
     for name in output.names:
@@ -135,12 +146,19 @@ def remove(descriptor: int, output: JobOutput) -> None:
 
 
 def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
-    statuses = [status for name in names for status in _statuses(descriptor, name)]
+    """Look at the file and the folder of a job, or at the one that is there.
+
+    Raises OSError, or ValueError for files that the script does not leave.
+    """
+    statuses: list[os.stat_result] = []
+    for name in names:
+        statuses += _statuses(descriptor, name)
+    changed = max(status.st_mtime for status in statuses)
     return JobOutput(
         job=job,
         names=tuple(names),
         size_bytes=sum(status.st_size for status in statuses),
-        changed=datetime.fromtimestamp(max(status.st_mtime for status in statuses), UTC),
+        changed=datetime.fromtimestamp(changed, UTC),
         is_good=len(names) == 2 and _is_good(descriptor, f"seatrial-{job}.out"),
     )
 
@@ -152,8 +170,10 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
     """
     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     is_file = name.endswith(".out")
-    if not (stat.S_ISREG if is_file else stat.S_ISDIR)(status.st_mode):
-        raise ValueError(f"is no {'regular file' if is_file else 'folder'}")
+    if is_file and not stat.S_ISREG(status.st_mode):
+        raise ValueError("is no regular file")
+    if not is_file and not stat.S_ISDIR(status.st_mode):
+        raise ValueError("is no folder")
     if status.st_uid != os.geteuid():
         raise ValueError("belongs to another user")
     yield status
@@ -163,7 +183,8 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
     try:
         for entry in os.listdir(folder):
             status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-            if not (_LOG.fullmatch(entry) and stat.S_ISREG(status.st_mode)):
+            is_log = _LOG.fullmatch(entry) and stat.S_ISREG(status.st_mode)
+            if not is_log:
                 raise ValueError(f"holds {entry!r}, which no job writes")
             yield status
     finally:
@@ -171,6 +192,7 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
 
 
 def _is_good(descriptor: int, name: str) -> bool:
+    """Return whether the file has nothing but starts of measurements: a failure prints more."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
     with os.fdopen(file, errors="replace") as reader:
         lines = reader.read(_MAX_BYTES).splitlines()

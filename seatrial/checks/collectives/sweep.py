@@ -193,10 +193,7 @@ def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
 
     GPUs that are left over on a node go unused.
     """
-    nodes = []
-    for node in testbed.nodes:
-        processes = node.slots // gpus_each
-        nodes.append(replace(node, slots=processes))
+    nodes = [replace(node, slots=node.slots // gpus_each) for node in testbed.nodes]
     return replace(testbed, nodes=tuple(nodes))
 
 
@@ -235,8 +232,7 @@ def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]
     debug = {"NCCL_DEBUG": "WARN"}
     if verbose:
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-    given = dict(testbed.env)
-    if "NCCL_DEBUG" in given or "NCCL_DEBUG_SUBSYS" in given:
+    if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         debug = {}
     return {**debug, **ENVIRONMENT.get(arm, {})}
 
@@ -338,10 +334,7 @@ def nccl_argv(
 
 def program_of(operation: str, folder: str | None) -> str:
     """Return the program of nccl-tests for an operation, by its full path if a folder is given."""
-    program = f"{operation}_perf"
-    if folder:
-        program = f"{folder}/{program}"
-    return program
+    return f"{folder}/{operation}_perf" if folder else f"{operation}_perf"
 
 
 def gloo_argv(
@@ -376,8 +369,7 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
         return False
     with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
         program = program_of(operation, testbed.nccl_tests)
-        shown = run_command(head, f"{program} --help", timeout_s=30)
-        return "-J" in shown.output
+        return "-J" in run_command(head, f"{program} --help", timeout_s=30).output
     return False
 
 
@@ -428,9 +420,6 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
 def _span(plateaus: Sequence[Measurement], nodes: int) -> Reason:
     """Say between which rates the nodes are; one rate alone where all digits shown are the same."""
     rates = [m.value for m in plateaus]
-    lowest = number(min(rates, default=0.0))
-    highest = number(max(rates, default=0.0))
-    span = lowest
-    if highest != lowest:
-        span = f"{lowest} to {highest}"
+    ends = (number(min(rates, default=0.0)), number(max(rates, default=0.0)))
+    span = " to ".join(dict.fromkeys(ends))
     return uncoded(f"{span} GB/s on {nodes} nodes, every result right")

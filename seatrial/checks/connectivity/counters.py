@@ -136,11 +136,9 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
     known = {_kind_of(event): event.count for event in before}
     added = []
     for event in after:
-        seen_before = known.get(_kind_of(event), 0)
-        count = event.count - seen_before
+        count = event.count - known.get(_kind_of(event), 0)
         if count > 0:
-            new = event.model_copy(update={"count": count})
-            added.append(new)
+            added.append(event.model_copy(update={"count": count}))
     return added
 
 
@@ -153,8 +151,7 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
         code = "packets-lost"
         if is_error:
             code = "link-errors-rose"
-        links = some_of(rise.words for rise in those)
-        yield Reason.of(code, counter=counter, links=links)
+        yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
 
 
 def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
@@ -174,8 +171,7 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
         having = {rise.node for rise in errors}
         if _CLEAR_MINORITY * len(having) > nodes:
             return check
-    added = map(_suspect, errors)
-    return replace(check, suspects=(*check.suspects, *added))
+    return replace(check, suspects=(*check.suspects, *map(_suspect, errors)))
 
 
 def _has_slow_links(check: Check) -> bool:

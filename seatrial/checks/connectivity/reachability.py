@@ -20,6 +20,8 @@ Neighbours = Mapping[str, set[str]]
 class TriedPairs:
     """The peers that each node tried, and the errors by (from, to); a tried pair without an error
     worked.
+
+    A peer need not have tried anybody itself. Every failed pair must be among the tried ones.
     """
 
     peers: Mapping[str, Collection[str]]
@@ -31,13 +33,11 @@ class TriedPairs:
         return sum(map(len, self.peers.values()))
 
     def both_ways(self) -> dict[str, set[str]]:
-        """Return the nodes that a node tried or that tried it."""
+        """Return the nodes that a node tried or that tried it, for every node on either side."""
         links = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
-                # One that tried nobody itself has no links yet
-                known = links.setdefault(peer, set())
-                known.add(name)
+                links.setdefault(peer, set()).add(name)
         return links
 
 
@@ -51,8 +51,7 @@ def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
         first = one.peers.get(name, ())
         second = other.peers.get(name, ())
         peers[name] = [*dict.fromkeys((*first, *second))]
-    failed = {**one.failed, **other.failed}
-    return TriedPairs(peers, failed)
+    return TriedPairs(peers, {**one.failed, **other.failed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,8 @@ class Blame:
     """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining
     pairs work.
 
-    `setup`: why no node is blamed, if nothing works that was tried; None else.
+    `setup`: why no node is blamed, if nothing works that was tried; None else. Then all nodes but
+    the first, the head, are set aside. Empty if all pairs work.
     """
 
     suspects: tuple[Suspect, ...] = ()
@@ -90,8 +90,7 @@ def blame(tried: TriedPairs) -> Blame:
             set_aside=tuple(names[1:]),
             setup=Reason.of("no-pair-works", pairs=len(failed), problem=error),
         )
-    working = _working(peers, failed)
-    sides = connected(working)
+    sides = connected(_working(peers, failed))
     if len(sides) < 2:
         return _greedy(failed, peers)
     # The largest side; of sides that are equal, the one with the head
@@ -102,16 +101,15 @@ def blame(tried: TriedPairs) -> Blame:
     failed_there = {pair: why for pair, why in failed.items() if pair <= left}
     peers_there = {name: peers[name] & left for name in left}
     rest = _greedy(failed_there, peers_there)
-    cut = _cut_between(sides, failed)
     cut_off = [name for name in names if name in others]
     return Blame(
-        suspects=(cut, *rest.suspects),
+        suspects=(_cut_between(sides, failed), *rest.suspects),
         set_aside=(*cut_off, *rest.set_aside),
     )
 
 
 def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
-    """Return the peers that each node reaches."""
+    """Return the peers that each node reaches; a link that failed one way counts for neither."""
     working = {name: set(others) for name, others in peers.items()}
     for a, b in failed:
         working[a].discard(b)
@@ -120,11 +118,13 @@ def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
 
 
 def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspect:
-    """Return the cut as a link, with the first error across it."""
+    """Return the cut as a link, with the first error across it.
+
+    Nodes that were not tried across it, as each tries a sample only, may have no error at all.
+    """
     across = []
     for pair, error in failed.items():
-        is_within = any(pair <= side for side in sides)
-        if not is_within:
+        if not any(pair <= side for side in sides):
             across.append(error)
     name, parties = cut_names(sides)
     problem = uncoded("not tried")
@@ -169,10 +169,7 @@ def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
 
     There must be one side at least: `("a[1-2]--a[3-4]", "a[1-2] and a[3-4]")` for two.
     """
-    lists = []
-    for side in sides:
-        names = sorted(side, key=natural)
-        lists.append(host_list(names))
+    lists = [host_list(sorted(side, key=natural)) for side in sides]
     *others, last = lists
     return "--".join(lists), f"{', '.join(others)} and {last}"
 
@@ -180,6 +177,9 @@ def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
 def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
     left.
+
+    That a node was set aside excuses the others for their pairs with it. `peers` stays whole: a
+    node is measured by all that it tried.
     """
     suspects = []
     set_aside = []
@@ -209,7 +209,11 @@ def _worst(failed: Iterable[Link]) -> str:
 
 
 def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) -> list[Suspect]:
-    """Return the node, or its links; more links than a person would look at are one finding."""
+    """Return the node, or its links; more links than a person would look at are one finding.
+
+    `failed` are the pairs of this node, at least one. The confidence in a node is the share of its
+    peers that it fails with.
+    """
     others = len(peers[name])
     count = len(failed)
     error = next(iter(failed.values()))

@@ -116,7 +116,11 @@ def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
 
 
 class _Trial:
-    """The trial of one path: its measurements and problems."""
+    """The trial of one path: its measurements and problems.
+
+    `nodes` are connected, and have a folder each on that path; `everyone` counts them and those
+    that gave no answer.
+    """
 
     def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
         self.nodes = nodes
@@ -127,7 +131,10 @@ class _Trial:
         self.everyone = len(nodes.names) + len(nodes.failed)
 
     def run(self) -> None:
-        """Take all measurements, the quick ones first."""
+        """Take all measurements, the quick ones first.
+
+        Raises MissingError if a node lacks a program. All else that goes wrong is a problem.
+        """
         greetings = self.nodes.greetings.items()
         lacking = {name: greeting.lacks for name, greeting in greetings if greeting.lacks}
         if lacking:
@@ -145,7 +152,10 @@ class _Trial:
         self.problems += self._failures()
 
     def _bytes(self) -> int:
-        """Return bytes of each node's file; 0 where too little is free."""
+        """Return bytes of each node's file; 0 where too little is free, or no node has answered.
+
+        What is free in an object store is not known.
+        """
         greetings = self.nodes.greetings.values()
         if not greetings:
             return 0
@@ -192,7 +202,10 @@ class _Trial:
         return not unseen
 
     def _check_locks(self) -> None:
-        """Check that a file that one node has locked is locked for the next one too."""
+        """Check that a file that one node has locked is locked for the next one too.
+
+        The lock of each node is released again, also where the next one gave no answer.
+        """
         reader = ring(self.nodes.names)
         held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
         holder = {reader[name]: name for name in held}
@@ -238,23 +251,21 @@ class _Trial:
             yield Problem(Verdict.FAIL, reason, suspect)
 
     def _small_files(self) -> None:
-        """Measure how many small files a second each node writes and reads."""
+        """Measure how many small files a second each node writes and reads, all at once."""
         files = self.section.files
         answers = self.nodes.ask(
             self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles
         )
         for name, answer in answers.items():
-            rate = files / answer.seconds
-            self._record("storage_files", rate, Subject("node", name))
+            self._record("storage_files", files / answer.seconds, Subject("node", name))
             self._compare(name, answer.wrong)
 
     def _streams(self, size: int) -> None:
         """Measure the rates of 1, 2, 4, ... and all nodes."""
         names = self.nodes.names
         for some in _steps(len(names)):
-            taking_part = names[:some]
             for direction in ("write", "read"):
-                self._stream(taking_part, direction, size)
+                self._stream(names[:some], direction, size)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
         """Measure the rate of some nodes together; with all nodes, of each by itself too."""
@@ -307,8 +318,7 @@ class _Trial:
         writer = {reader[name]: name for name in saved}
 
         def load(name: str) -> Request:
-            of_writer = save(writer[name])
-            return {**of_writer, **self._about_folder_of("load", writer[name])}
+            return {**save(writer[name]), **self._about_folder_of("load", writer[name])}
 
         loaded = self.nodes.ask(writer, load, Transfer, most_s)
         for metric, answers in (("storage_save", saved), ("storage_load", loaded)):
@@ -340,8 +350,7 @@ class _Trial:
         """
         failed = self.nodes.failed
         for name, error in failed.items():
-            is_full = any(words in error.reason.sentence for words in _FULL)
-            if is_full:
+            if any(words in error.reason.sentence for words in _FULL):
                 full = Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
                 yield Problem(Verdict.INCONCLUSIVE, full)
                 continue
@@ -396,11 +405,12 @@ def _steps(nodes: int) -> list[int]:
 def repeat_storage(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Measure the paths in doubt once more, with all nodes."""
+    """Measure the paths in doubt once more, with all nodes; those that there is no time for are
+    left out.
+    """
     section = context.section(Storage)
     log_repeat(_NAME, doubts)
-    in_doubt = [str(doubt.measurement.conditions["path"]) for doubt in doubts]
-    for path in dict.fromkeys(in_doubt):
+    for path in dict.fromkeys(str(doubt.measurement.conditions["path"]) for doubt in doubts):
         if left.over:
             return
         trial = _tried(context.testbed, section, path)
