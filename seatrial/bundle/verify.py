@@ -262,8 +262,7 @@ def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
         ) as error:
             raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
         except OSError as error:
-            problem = error.strerror or error
-            raise InputError(f"{bundle}: cannot be read: {problem}") from error
+            raise InputError(f"{bundle}: cannot be read: {error.strerror or error}") from error
         yield archive, stream
 
 

@@ -100,7 +100,10 @@ class TableLineReader:
         return [*self._piece(head), Other(log, rank)]
 
     def restart(self) -> None:
-        """Forget the table: what follows belongs to another sweep."""
+        """Forget the table: what follows belongs to another sweep.
+
+        The hosts that were seen are kept.
+        """
         self.layout = None
         self._pending = ""
 
@@ -126,7 +129,10 @@ class TableLineReader:
             self._hosts.add(host)
 
     def _piece(self, head: str) -> Events:
-        """Take a piece of a row that has no line end of its own."""
+        """Take a piece of a row that has no line end of its own.
+
+        Only a row that agrees with itself is taken at once: the rest of its last number may follow.
+        """
         if not head.strip():
             return []
         joined = self._pending + head
@@ -294,7 +300,10 @@ class SweepReader:
         self._exports: list[str] = []  # they hold for every program that follows
 
     def feed(self, raw: str) -> list[Row]:
-        """Take one line and return the rows that it completed."""
+        """Take one line and return the rows that it completed.
+
+        One of a log in JSON may hold several.
+        """
         events = [event for line in unwrapped(raw) for event in self._lines.feed(line)]
         for event in events:
             match event:

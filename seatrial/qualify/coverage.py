@@ -137,12 +137,7 @@ def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]
     What was never tested comes before all others; what is equally old is in the order of the names.
     """
     late = [name for name, age in ages.items() if age is None or age > limit]
-
-    def oldest_first(name: Any) -> tuple[timedelta, Any]:
-        age = ages[name] or LONG_AGO
-        return -age, name
-
-    return sorted(late, key=oldest_first)
+    return sorted(late, key=lambda name: (-(ages[name] or LONG_AGO), name))
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:

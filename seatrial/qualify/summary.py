@@ -154,10 +154,9 @@ def _kept_out(outcome: Outcome) -> list[Decision]:
 
 def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
     """Return the nodes that are kept out."""
-    suspects = []
-    for decision in _kept_out(outcome):
-        suspects.append(Suspect("node", decision.node, 1.0, decision.reason))
-    return tuple(suspects)
+    return tuple(
+        Suspect("node", decision.node, 1.0, decision.reason) for decision in _kept_out(outcome)
+    )
 
 
 def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:

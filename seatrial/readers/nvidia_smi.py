@@ -169,9 +169,7 @@ def _report(gpus: Sequence[Gpu]) -> Report:
     results = []
     for gpu, fields in gpus:
         faults = list(_faults(fields))
-        for fault in faults:
-            words = f"GPU {gpu}: {fault.words}"
-            results.append(replace(fault, words=words))
+        results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
         if not faults:
             results.append(passed(gpu))
     return Report(_TOOL, tuple(results))

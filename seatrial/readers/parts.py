@@ -131,9 +131,7 @@ class PartReader:
             return False
         if self._take_of(text, label, begins):
             return True
-        match = None
-        if begins or self._labels:
-            match = _HOST.match(text)
+        match = _HOST.match(text) if begins or self._labels else None
         if match is None:
             return False
         host = match["host"]
@@ -165,10 +163,7 @@ class PartReader:
                     self._close(part)
                 return True
         if new:
-            own_label = ""
-            if new.is_labelled:
-                own_label = label
-            self._begin(new, text, own_label)
+            self._begin(new, text, label if new.is_labelled else "")
             return True
         if _NCCL_TESTS.match(text):
             self._close_all()

@@ -81,11 +81,8 @@ def _is_broken(document: Document, key: str) -> bool:
 
 def _report(document: Document, is_whole: bool) -> Report:
     """Return the rate of a training, and what its end says if it `is_whole`."""
-    results: tuple[Result, ...] = ()
-    if is_whole:
-        results = tuple(_results(document))
-    measurements = tuple(_measurements(document))
-    return Report(_tool(document), results, measurements)
+    results = tuple(_results(document)) if is_whole else ()
+    return Report(_tool(document), results, tuple(_measurements(document)))
 
 
 def _results(document: Document) -> Results:

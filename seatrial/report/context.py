@@ -108,15 +108,12 @@ def _numbers(
     readings = store.readings(run_ids, names)
     # Rows of the readings, by the places of their series and run in `names` and `run_ids`
     taken: dict[tuple[int, int], list[int]] = defaultdict(list)
-    places = zip(readings.series.tolist(), readings.run.tolist(), strict=True)
-    for at, place in enumerate(places):
+    for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
         taken[place].append(at)
     numbers: dict[str, dict[str, Number]] = defaultdict(dict)
     for (series, run), rows in taken.items():
         judged = int(readings.verdict[rows[0]])
-        verdict = None
-        if judged >= 0:
-            verdict = VERDICTS[judged]
+        verdict = VERDICTS[judged] if judged >= 0 else None
         value = median(readings.value[rows].tolist())
         numbers[names[series]][run_ids[run]] = Number(value, verdict)
     return dict(numbers)
@@ -144,10 +141,7 @@ def headlines(result: RunResult) -> list[Measurement]:
 def _small_first(m: Measurement) -> tuple[int, bool]:
     """Sort by message size, and out of place first."""
     size = m.conditions.get("message_bytes")
-    if not isinstance(size, int):
-        size = 0
-    is_in_place = m.conditions.get("placement") == "in_place"
-    return size, is_in_place
+    return (size if isinstance(size, int) else 0, m.conditions.get("placement") == "in_place")
 
 
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
@@ -164,9 +158,7 @@ def software(result: RunResult, past: EarlierRuns) -> list[Change]:
     same.
     """
     now = result.fingerprint
-    before: Mapping[str, str] = {}
-    if past.last_good:
-        before = past.last_good.fingerprint
+    before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*now, *before))
     return [Change(name, before.get(name) or None, now.get(name) or None) for name in names]
 

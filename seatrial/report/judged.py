@@ -99,17 +99,18 @@ def _of_tools(logs: "Iterable[Log]") -> list[Document]:
             for reason in parts_of(check.reason):
                 if not reason.code:
                     continue
-                of_tool = {
-                    "log": log.name,
-                    "code": reason.code,
-                    "cause": reason.sentence,
-                    "severity": severity,
-                    "host": None,
-                    "rank": None,
-                    "evidence": reason.sentence,
-                    "next_step": _next_step(reason.code),
-                }
-                found.append(of_tool)
+                found.append(
+                    {
+                        "log": log.name,
+                        "code": reason.code,
+                        "cause": reason.sentence,
+                        "severity": severity,
+                        "host": None,
+                        "rank": None,
+                        "evidence": reason.sentence,
+                        "next_step": _next_step(reason.code),
+                    }
+                )
     return found
 
 

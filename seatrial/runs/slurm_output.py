@@ -47,8 +47,7 @@ class OutputOutcome:
         """Return the document of `seatrial prune --json`."""
         jobs = []
         for job in self.jobs:
-            of_job = {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
-            jobs.append(of_job)
+            jobs.append({"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes})
         return {
             "deleted": self.deleted,
             "jobs": jobs,
@@ -99,8 +98,7 @@ def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
     by_job: dict[int, list[str]] = defaultdict(list)
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
-            job = int(match[1])
-            by_job[job].append(name)
+            by_job[int(match[1])].append(name)
     outputs = []
     skipped = []
     for job, names in by_job.items():
@@ -183,8 +181,7 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
     try:
         for entry in os.listdir(folder):
             status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-            is_log = _LOG.fullmatch(entry) and stat.S_ISREG(status.st_mode)
-            if not is_log:
+            if not (_LOG.fullmatch(entry) and stat.S_ISREG(status.st_mode)):
                 raise ValueError(f"holds {entry!r}, which no job writes")
             yield status
     finally:

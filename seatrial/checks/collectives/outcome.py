@@ -85,9 +85,7 @@ def conclude(
     rows = sorted(printed, key=lambda row: row.size)
     of_others = _strange(setting, sweep) and not has_unknown_ranks(setting, sweep)
     is_dropped = missing_reports(result) or of_others or interleaved(printed)
-    measurements: tuple[Measurement, ...] = ()
-    if sweep and not is_dropped:
-        measurements = tuple(_measured(setting, sweep, rows))
+    measurements = tuple(_measured(setting, sweep, rows)) if sweep and not is_dropped else ()
     way = transport.words if transport else ""
     problems = _problems(setting, result, sweep, printed, transport)
     problem = next(filter(None, problems), None)
@@ -222,8 +220,9 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
         return None
     if not transport.sockets_only or transport.nodes == 1:
         return None
-    evidence = transport.evidence
-    return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=evidence)
+    return Verdict.FAIL, Reason.of(
+        "nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence
+    )
 
 
 def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None:
@@ -335,8 +334,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
         plateau = statistics.median(top)
         yield number("busbw_plateau", plateau, "GB/s", conditions=conditions, samples=top)
     if arm != INTRA and not sweep.launch_times:
-        timed = rows if arm == LATENCY else rows[:1]
-        for row in timed:
+        for row in rows if arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 yield number(
                     "latency",

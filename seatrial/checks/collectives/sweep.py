@@ -90,10 +90,7 @@ def sweep_once(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Run one mpirun of one operation; `label` is the name of its logs.
-
-    Errors on the way are outcomes. The flags are those of `sweep`.
-    """
+    """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     name = setting.name
     gpus_each = gpus_per_process(testbed, planned.sizes)
@@ -101,9 +98,7 @@ def sweep_once(
     if uneven:
         return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
     testbed = of_processes(testbed, gpus_each)
-    json_file = None
-    if writes_json:
-        json_file = f"{testbed.workdir}/{label}-{run.run_id}.json"
+    json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
     reader = OutputReader(planned, setting, quiet=bool(testbed.label))
@@ -119,14 +114,11 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except (RemoteError, LaunchError) as error:
-        verdict = Verdict.FAIL
-        if isinstance(error, LaunchError):  # of the way to the head, not of the head
-            verdict = Verdict.INCONCLUSIVE
+        # A LaunchError is of the way to the head, not of the head
+        verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
         return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     finally:
-        exact = None
-        if json_file:
-            exact = take_json(run, testbed, json_file, f"{label}.json")
+        exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be anything, so they are not looked at
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
@@ -140,7 +132,9 @@ def sweep_once(
 
 
 def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
-    """Return the reason if processes of so many GPUs do not share those of a node."""
+    """Return the reason if processes of so many GPUs do not share those of a node; None if they
+    do on every node.
+    """
     for node in testbed.nodes:
         if node.slots % gpus_each:
             return Reason.of(
@@ -158,7 +152,10 @@ def _is_over(line: str) -> bool:
 def _setting(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool
 ) -> Setting:
-    """Return what the sweep is asked for, as its numbers are named and judged by."""
+    """Return what the sweep is asked for, as its numbers are named and judged by.
+
+    `testbed` has a slot for each GPU, as ranks are counted.
+    """
     sizes = planned.sizes
     called_with: Conditions = {}  # what was measured otherwise is another series
     gpus_each = gpus_per_process(testbed, sizes)

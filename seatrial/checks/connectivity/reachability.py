@@ -120,7 +120,7 @@ def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
 def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspect:
     """Return the cut as a link, with the first error across it.
 
-    Nodes that were not tried across it, as each tries a sample only, may have no error at all.
+    Each node tries a sample only, so there may be no pair across it, and no error.
     """
     across = []
     for pair, error in failed.items():

@@ -175,7 +175,10 @@ def is_crowded(testbed: Testbed) -> bool:
 
 
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
-    """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
+    """Ask the remaining nodes for their hardware; a remark names those that do not answer.
+
+    Where many nodes share one machine, only the first is asked.
+    """
     testbed = findings.testbed
     nodes = testbed.nodes
     if is_crowded(testbed):  # the others are the same machine
@@ -200,8 +203,8 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Check that every node reaches its peers' sshd."""
-    testbed = findings.testbed
+    """Check that every node reaches its peers' sshd; in a large testbed, of a sample of them."""
+    testbed = findings.testbed  # without those that did not answer
     peers = peers_to_reach(testbed.names, testbed.run_id, testbed.shared_cores)
     reach = partial(reach_peers, timeout_s=timeout_s)
     reached = _ask_nodes(findings, contacts, peers, reach)
@@ -211,7 +214,11 @@ def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 
 def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Check that logins work where MPI logs in."""
+    """Check that logins work where MPI logs in.
+
+    Where some fail, other nodes log in to the same targets, so that more than one says whether the
+    target is bad.
+    """
     testbed = findings.testbed
     names = testbed.names
     log_in = partial(log_in_to_peers, timeout_s=timeout_s)
@@ -262,7 +269,10 @@ def _ask_nodes(
 
 
 def _judge(findings: Findings, tried: TriedPairs) -> None:
-    """Keep whom the failed pairs blame, or the doubt if nothing works."""
+    """Keep whom the failed pairs blame, or the doubt if nothing works.
+
+    The nodes that are set aside leave the testbed.
+    """
     blamed = blame(tried)
     if blamed.setup:
         findings.doubts.append(blamed.setup)
@@ -360,10 +370,7 @@ def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurem
 
     Without the best of its neighbours a healthy node looks slow.
     """
-    lacking = set[str]()
-    for pair in planned:
-        if pair not in streams:
-            lacking.update(pair)
+    lacking = {name for pair in planned if pair not in streams for name in pair}
     return [m for m in measurements(streams) if m.subject.name not in lacking]
 
 

@@ -274,10 +274,9 @@ def _ended(
     """
     lines = list(from_rank_0(result.lines))
     course.end(lines)
-    if killed and read_last(lines) is None:
-        has_stepped = any(event["event"] == "step" for event in read_events(lines))
-        if has_stepped:
-            return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
+    was_cut = killed and read_last(lines) is None
+    if was_cut and any(event["event"] == "step" for event in read_events(lines)):
+        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 
 
@@ -286,8 +285,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     lines = list(from_rank_0(result.lines))
     last = read_last(lines)
     if last is None:
-        began = bool(read_events(lines))
-        return conclude_without_end(testbed, result, began=began)
+        return conclude_without_end(testbed, result, began=bool(read_events(lines)))
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
     measurements = measured(last, testbed, run, workload)
     return conclude_end(result, problem, _summary(last), measurements, _odd_nodes(last, testbed))
@@ -395,9 +393,7 @@ def _recorded(
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
     if last.checkpoint:
-        mode: Conditions = {"checkpoint": "sync"}
-        if workload.checkpoint_async:
-            mode = {"checkpoint": "async"}
+        mode: Conditions = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
         yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
@@ -410,8 +406,9 @@ def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[F
     """
     yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
-        better = of_computing(testbed)
-        yield Figures("compute_time", "ms", better, [rank.compute_ms for rank in ranks])
+        yield Figures(
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
+        )
         yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
     if last.replays:
         times = last.replays.step_ms
@@ -419,6 +416,5 @@ def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[F
         for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
             yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
-        values = [getattr(rank, f"{phase}_ms") for rank in ranks]
-        yield Figures(f"{phase}_time", "ms", None, values)
+        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
     yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])
