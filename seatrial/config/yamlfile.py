@@ -285,7 +285,10 @@ except ImportError:  # PyYAML was built without it
 
 
 class Strict(BaseModel):
-    """A model that refuses fields it does not know and cannot be changed once read."""
+    """A model that refuses fields it does not know and cannot be changed once read.
+
+    Its numbers are finite. The schema is built when it is first used, to start sooner.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -298,7 +301,9 @@ def no_boolean(value: object) -> object:
 
 
 def matching(pattern: str, legal: str) -> AfterValidator:
-    """Take a text of that pattern; `legal` says what it must be."""
+    """Take a text of that pattern, from its first character to its last; `legal` says what it must
+    be.
+    """
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):

@@ -152,6 +152,8 @@ def _of_timer(timer: str, times: Times) -> list[Result]:
 def _note_of(match: re.Match[str]) -> str:
     """Return a note on a timer whose slowest rank takes much longer than its fastest; empty for any
     other.
+
+    Minima and maxima do not say which rank it is, so nothing is judged by them.
     """
     timer = match[1]
     low = float(match[2])

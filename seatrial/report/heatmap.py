@@ -70,6 +70,8 @@ class Blame:
 class HeatMapRow:
     """A node and its cells; a suspect has the confidence that it is to blame, and the verdict that
     blames it.
+
+    `blamed` is None for a node that nothing blames, `blamed_for` also where no check is sure.
     """
 
     node: str

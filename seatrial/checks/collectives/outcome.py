@@ -161,7 +161,10 @@ def _right(rows: Rows, way: str) -> Reason:
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:
-    """Return what is slow beside other sizes of the sweep, on GPUs alone."""
+    """Return what is slow beside other sizes of the sweep, on GPUs alone.
+
+    Where the times are those of launches, small and middle sizes say nothing.
+    """
     if not setting.is_whole_on_gpus:
         return None
     rate = partial(busbw_of, setting, sweep.launch_times)
@@ -300,7 +303,10 @@ def _least_moved(setting: Setting, size: int) -> int:
 
 
 def _ranks_met(sweep: Sweep | None) -> bool:
-    """Return whether the ranks had met: nccl-tests and the probe name their devices only then."""
+    """Return whether the ranks had met: nccl-tests and the probe name their devices only then.
+
+    What fails before is of the way to the nodes, or of the start there.
+    """
     return bool(sweep and (sweep.devices or sweep.rows))
 
 

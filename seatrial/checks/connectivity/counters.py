@@ -52,6 +52,8 @@ def revisit_inventories(
 ) -> tuple[list[Check], list[Reason]]:
     """Ask the nodes that have counters once more; return the checks with evidence of what rose, and
     notes.
+
+    Nodes that do not answer any more are left out, and without a first look nothing is asked.
     """
     findings = context.recall(Findings)
     before: Inventories = {}
@@ -184,7 +186,7 @@ def _has_slow_links(check: Check) -> bool:
 
 
 def _suspect(rise: Rise) -> Suspect:
-    """Return the GPU or the node that a counter rose on."""
+    """Return the GPU or the node that a counter rose on; a port is no suspect of its own."""
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
         return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)

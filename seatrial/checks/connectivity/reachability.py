@@ -29,7 +29,7 @@ class TriedPairs:
 
     @property
     def count(self) -> int:
-        """Directed pairs that were tried."""
+        """Directed pairs that were tried: two for a link that both of its ends tried."""
         return sum(map(len, self.peers.values()))
 
     def both_ways(self) -> dict[str, set[str]]:
@@ -76,6 +76,9 @@ def blame(tried: TriedPairs) -> Blame:
     group, a node that fails with more than half of the others is blamed itself. A pair that fails
     though both ends reach nearly everybody else is a broken link: the link is blamed, and one end
     is set aside without blame.
+
+    What nobody tried says nothing. Of two nodes that do not reach each other, neither is blamed
+    more than the link; the first node, the head, is kept wherever another one will do.
     """
     # What failed in one direction or both is one link
     failed = {frozenset(pair): error for pair, error in tried.failed.items()}
@@ -154,7 +157,9 @@ def connected(neighbours: Neighbours) -> list[Side]:
 
 
 def _reached_from(node: str, neighbours: Neighbours) -> Side:
-    """Return the node with all that it reaches, directly or through others."""
+    """Return the node with all that it reaches, directly or through others; the node alone if it
+    reaches nobody.
+    """
     side = set[str]()
     edge = {node}
     while edge:

@@ -125,7 +125,9 @@ def settings_of(run: Run) -> Connectivity:
 
 
 def plan_of(run: Run, testbed: Testbed) -> Plan:
-    """Return the plan of TCP streams for the day of the run."""
+    """Return the plan of TCP streams for the day of the run, which decides each node's partner besides
+    its neighbours.
+    """
     return Plan(testbed.names, testbed.shared_cores is not None, run.day)
 
 
@@ -379,7 +381,8 @@ def repeat_streams(
 ) -> None:
     """Measure the streams between each doubtful node and its first neighbours again, both ways.
 
-    A node or link that was slow the first time alone is not blamed any more.
+    A node or link that was slow the first time alone is not blamed any more. Where nodes do not
+    answer, all are asked whether they are still there.
     """
     run = context.run
     testbed = context.testbed

@@ -173,7 +173,9 @@ class _Trial:
         return 0
 
     def _streams_of(self, name: str) -> int:
-        """Return the streams of a node: one per rank, as a training saves its checkpoints."""
+        """Return the streams of a node: one per rank, as a training saves its checkpoints; fewer
+        where their parts of the file would be too small.
+        """
         slots = next(node.slots for node in self.nodes.nodes if node.name == name)
         return min(slots, _MOST_STREAMS, self.section.bytes // _LEAST_BYTES)
 
@@ -368,7 +370,10 @@ class _Trial:
         better: Literal["higher"] | None = "higher",
         **more: int,
     ) -> None:
-        """Add a measurement with the conditions that the path has."""
+        """Add a measurement with the conditions that the path has.
+
+        `more` are conditions of its own. At least one node must have answered.
+        """
         greetings = list(self.nodes.greetings.values())
         conditions: Conditions = {
             "path": self.path,

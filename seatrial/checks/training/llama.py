@@ -58,7 +58,10 @@ _EVIDENCE = {
 
 
 class Rank(RankFigures):
-    """One rank's times in ms, its peak of memory, and the digest of its parameters."""
+    """One rank's times in ms, its peak of memory, and the digest of its parameters.
+
+    Times are medians of the steps after the warm-up; None for one that was not taken.
+    """
 
     parameters: Text
     data_ms: Finite
@@ -281,7 +284,10 @@ def _ended(
 
 
 def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
-    """Return the check after one mpirun of the probe. Pure."""
+    """Return the check after one mpirun of the probe. Pure.
+
+    The numbers of a training that has ended are kept, also where it has a problem.
+    """
     lines = list(from_rank_0(result.lines))
     last = read_last(lines)
     if last is None:
