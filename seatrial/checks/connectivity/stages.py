@@ -125,8 +125,8 @@ def settings_of(run: Run) -> Connectivity:
 
 
 def plan_of(run: Run, testbed: Testbed) -> Plan:
-    """Return the plan of TCP streams for the day of the run, which decides each node's partner besides
-    its neighbours.
+    """Return the plan of TCP streams for the day of the run, which decides each node's partner
+    besides its neighbours.
     """
     return Plan(testbed.names, testbed.shared_cores is not None, run.day)
 
