@@ -393,9 +393,7 @@ def repeat_streams(
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
     plan = plan_of(run, testbed)
     nth = max(d.taken for d in doubts)
-    planned = []
-    for batch in once_more(plan, doubtful, nth):
-        planned += batch
+    planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
     nodes = [node for node in testbed.nodes if node.name in needed]
