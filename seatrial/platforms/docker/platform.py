@@ -84,9 +84,10 @@ def ensure_image(daemon: Daemon, image: str) -> None:
 
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
-    """Create and start everything.
+    """Create and start everything, `AT_ONCE` nodes at a time.
 
-    The keys are in a container before it starts, in no argument or environment.
+    The keys are in a container before it starts, in no argument or environment. Raises LaunchError
+    where the daemon refuses.
     """
     files = {**key_files(run_key, host_key), **entry_files()}
     archive = keys_archive(files)
@@ -123,6 +124,11 @@ def _running(containers: "Sequence[Container]") -> "list[Container]":
 
 
 def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
+    """Return the addresses of a container that runs.
+
+    With the host's network both are the host's. Otherwise peers use the address in the run's
+    network, and this machine a port of the Docker host. Raises LaunchError where Docker shows none.
+    """
     name = container.labels[NODE]
     port = plan.run.cluster.ssh_port
     host = daemon.remote_host or "127.0.0.1"
@@ -147,12 +153,14 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 
 
 def why_ended(container: "Container") -> Reason:
-    """Explain the end of a container."""
+    """Explain the end of a container by Docker's own words, else by the last line that it
+    printed.
+    """
     state: Mapping[str, object] = container.attrs.get("State") or {}
     problem = str(state.get("Error") or "")
     if state.get("OOMKilled"):
         problem = "it ran out of memory"
-    if not problem:
+    if not problem:  # it ended by itself
         with suppress(GoneError, LaunchError), explained("logs"):
             problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     shown = printable(problem)[:500] or "it printed nothing"
@@ -172,7 +180,7 @@ def is_abandoned(run_id: str, labels: Labels) -> bool:
 
 
 def _seconds(labels: Labels, name: str, otherwise: float) -> float:
-    """Return the time in a label, in seconds of the epoch."""
+    """Return the time in a label, in seconds of the epoch; `otherwise` where it is no such time."""
     text = labels.get(name, "")
     if text.isascii() and text.isdecimal() and len(text) < 12:
         return float(text)
@@ -185,10 +193,9 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
         other = states.recall(folder).platform
     except InputError:
         return True
-    return isinstance(other, DockerPlatform) and (other.host, other.context) == (
-        settings.host,
-        settings.context,
-    )
+    if not isinstance(other, DockerPlatform):
+        return False
+    return other.host == settings.host and other.context == settings.context
 
 
 class DockerState(PlatformState):
@@ -213,6 +220,9 @@ class Docker(RunsWithState[DockerState]):
         self._daemon = Daemon(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
+        """Render the bodies of Docker's API, as YAML by name; addresses are known at launch
+        only.
+        """
         plan = DockerPlan(run, self._settings)
         names = run.cluster.node_names()
         bodies = {}
@@ -220,9 +230,9 @@ class Docker(RunsWithState[DockerState]):
             bodies["network"] = network_body(plan)
         for index, name in enumerate(names):
             bodies[name] = container_body(plan, index)
-        files = {
-            f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()
-        }
+        files = {}
+        for name, body in bodies.items():
+            files[f"{name}.yaml"] = yaml.safe_dump(body, sort_keys=False)
         nodes = tuple(
             ContainerAddress(
                 name=name, address=name, port=run.cluster.ssh_port, host=name, host_port=1
@@ -235,6 +245,11 @@ class Docker(RunsWithState[DockerState]):
         return Rendered(files, self._testbed(run.run_id, state))
 
     def launch(self, run: Run) -> Testbed:
+        """Pull the image where it is missing, start the containers, and wait until their sshd
+        answer.
+
+        Raises LaunchError where one of these fails, or no container runs any more.
+        """
         daemon = self._daemon
         info = daemon.info()
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
@@ -277,6 +292,7 @@ class Docker(RunsWithState[DockerState]):
         return any(container.status == "running" for container in self._daemon.containers(run_id))
 
     def _testbed(self, run_id: str, state: DockerState) -> Testbed:
+        """Return the testbed of the containers in `state`, reached at the Docker host."""
         reachable_at = {node.name: (node.host, node.host_port) for node in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -303,15 +319,25 @@ class Docker(RunsWithState[DockerState]):
         return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        """Write the logs of the containers that are still there; of names that are not of the
+        cluster none.
+        """
         if not self._folder(run_id).exists():
             return  # nothing was created
         legal = set(self._cluster.node_names())
         for container in self._daemon.containers(run_id):
             name = container.labels.get(NODE)
-            if name in legal and (text := _log_of(container)).strip():
+            if name not in legal:  # anybody on the host may set labels
+                continue
+            text = _log_of(container)
+            if text.strip():
                 write_log(folder / "nodes" / f"{name}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
+        """Remove containers, network and folder.
+
+        Raises MissingError where the daemon is out of reach and this machine has begun the run.
+        """
         folder = self._folder(run_id)
 
         def remove(container: "Container") -> None:
@@ -335,18 +361,17 @@ class Docker(RunsWithState[DockerState]):
         """
         every: list[Labels] = [container.labels for container in self._daemon.containers()]
         every += [network.attrs.get("Labels") or {} for network in self._daemon.networks()]
-        labels_by_run = {
-            labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))
-        }
-        objects = [
-            Leftover(
-                run_id,
-                max(0.0, time.time() - _seconds(labels, MADE, time.time())),
-                "containers and network",
-            )
-            for run_id, labels in labels_by_run.items()
-            if is_abandoned(run_id, labels)
-        ]
+        labels_by_run = {}
+        for labels in every:
+            run_id = labels.get(RUN_ID, "")
+            if states.is_run_id(run_id):
+                labels_by_run[run_id] = labels
+        now = time.time()
+        objects = []
+        for run_id, labels in labels_by_run.items():
+            if is_abandoned(run_id, labels):
+                age_s = max(0.0, now - _seconds(labels, MADE, now))
+                objects.append(Leftover(run_id, age_s, "containers and network"))
 
         def is_ours(folder: Path) -> bool:
             return folder.name not in labels_by_run and _is_of(folder, self._settings)
@@ -361,7 +386,9 @@ platform = Docker
 
 
 def _log_of(container: "Container") -> str:
-    """Return the end of the container's log."""
+    """Return the last 100,000 lines of the container's log, as far as they fit into `_LOG_BYTES`;
+    empty where the container is gone.
+    """
     chunks = []
     size = 0
     with suppress(GoneError), explained(f"logs of {container.name}"):

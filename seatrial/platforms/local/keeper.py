@@ -23,6 +23,10 @@ from typing import Any
 
 
 def main(state: Path) -> None:
+    """Make the network, start the nodes, print "ready", and stay until standard input closes.
+
+    Ends with the status of the network's script if that fails.
+    """
     spec = json.loads((state / "spec.json").read_text())
     if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` keeps names
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
@@ -62,6 +66,7 @@ def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes
 
 
 def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    """Start the script of a node in its network namespace, with its own processes and mounts."""
     enter = ["nsenter", f"--net=/run/netns/{node['namespace']}"]
     isolate = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child"]
     with open(node["log"], "ab") as log:
@@ -74,6 +79,7 @@ def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":
 
 
 def _serve(server: socket.socket) -> None:
+    """Serve requests for connections, each in a thread, until the process ends."""
     while True:
         client, _ = server.accept()
         threading.Thread(target=_dial, args=(client,), daemon=True).start()
@@ -97,6 +103,7 @@ def _dial(client: socket.socket) -> None:
 
 
 def _clean_up(state: Path, spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
+    """End the nodes, and remove their namespaces and the folder of the run."""
     for node in nodes:
         node.kill()
     for node in nodes:

@@ -56,9 +56,10 @@ def write_files(
     specification.
     """
     run_key = new_key_pair()
-    wrong = {
-        fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key
-    }
+    wrong = set()  # nodes that answer with another key than is known
+    for fault in cluster.faults:
+        if isinstance(fault, NodeFault) and fault.host_key:
+            wrong.add(fault.node)
     files = files | {
         "authorized_keys": f"{run_key.public}\n",
         "known_hosts": known_hosts(nodes),
@@ -148,6 +149,7 @@ def begin_faults(fifos: Sequence[Path]) -> None:
 
 
 def _last_line(path: Path) -> str:
+    """Return the last line of a log; "nothing" where it is empty or not there."""
     with suppress(OSError):
         return last_line(path.read_text(errors="replace")) or "nothing"
     return "nothing"
@@ -213,6 +215,7 @@ class Local:
                 raise LaunchError.of("gave-way", job=job)
 
     def attach(self, run_id: str) -> Testbed:
+        """Return the testbed of a run whose keeper lives. Raises InputError where it does not."""
         folder = states.run_folder(run_id, _KIND)
         cluster = states.recall(folder)
         keeper = states.read_owner(folder, "keeper")
@@ -231,6 +234,7 @@ class Local:
                 write_log(folder / "nodes" / f"{log.parent.name}.log", tail, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
+        """Have the keeper stay so long; false where this process has none of the run."""
         keeper = self._keepers.get(run_id)
         if keeper is None or keeper.poll() is not None:
             return False
@@ -242,6 +246,7 @@ class Local:
         return True
 
     def teardown(self, run_id: str) -> None:
+        """End the keeper and all below it, then what else is in the namespaces of the nodes."""
         folder = states.run_folder(run_id, _KIND)
         if keeper := states.read_owner(folder, "keeper"):
             # process 1 of the run's PID namespace goes with it, and so does all below
@@ -399,6 +404,9 @@ def _number(path: Path) -> int:
 
 
 def _available_mib(proc: Path) -> int:
+    """Return the memory that programs can have, in MiB; without limit where the kernel does not say
+    it.
+    """
     for line in (proc / "meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) // 1024
@@ -414,14 +422,11 @@ def missing(needs_iptables: bool = False) -> list[Reason]:
     """Return programs and rights that this machine lacks."""
     tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    absent = [
-        (tool, package) for tool, package in tools.items() if not shutil.which(tool, path=path)
-    ]
-    reasons = [
-        Reason.of("local-program-missing", program=tool, package=package)
-        for tool, package in absent
-    ]
-    return [*reasons] or _namespace_problems()
+    reasons = []
+    for tool, package in tools.items():
+        if not shutil.which(tool, path=path):
+            reasons.append(Reason.of("local-program-missing", program=tool, package=package))
+    return reasons or _namespace_problems()
 
 
 def _namespace_problems() -> list[Reason]:

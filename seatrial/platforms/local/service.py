@@ -45,18 +45,21 @@ class LocalService:
         )
 
     def take(self, names: Sequence[str]) -> Cluster:
+        """Return the cluster of these nodes alone, with those faults that touch no other node."""
         chosen = set(names)
         faults = [fault for fault in self._cluster.faults if chosen.issuperset(fault.nodes)]
         own = taken(self._cluster, names, names=tuple(names))
         return own.model_copy(update={"faults": tuple(faults)})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
+        """Note the failure of a node: at the gate it stays there, any other is out of service."""
         with opened(self._cluster.name) as (stage, keep):
             reasons = stage.gated if name in stage.gated else stage.out
             reasons[name] = f"{code} in run {run_id}"
             keep()
 
     def let_in(self, name: str) -> None:
+        """Put a node into service. Raises InputError where it is in service already."""
         with opened(self._cluster.name) as (stage, keep):
             if name not in {*stage.gated, *stage.out}:
                 raise InputError(f"node {name}: is in service")

@@ -26,6 +26,7 @@ Constraint = Annotated[
 
 
 def _legal_time(value: str) -> str:
+    """Return the time as it is. Raises ValueError where sbatch would not read it."""
     seconds(value)
     return value
 
@@ -54,6 +55,10 @@ def seconds(time_limit: str) -> int:
 
 
 def _legal_option(value: str) -> str:
+    """Return the option as it is.
+
+    Raises ValueError where it is not one option, or is one that seatrial sets.
+    """
     if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s\"'\\]+)?", value):
         raise ValueError(f"must be one option with its value, such as --mem=0, is {value!r}")
     if own := _OWN_OPTIONS.match(value):
@@ -62,11 +67,12 @@ def _legal_option(value: str) -> str:
 
 
 def _legal_folder(value: str) -> str:
-    if (
-        not re.fullmatch(r"[A-Za-z0-9_./+-]+", value)
-        or value.startswith("-")
-        or ".." in value.split("/")
-    ):
+    """Return the folder as it is.
+
+    Raises ValueError where a shell could read more in it, or it could lead out of the home.
+    """
+    is_path = re.fullmatch(r"[A-Za-z0-9_./+-]+", value)
+    if not is_path or value.startswith("-") or ".." in value.split("/"):
         raise ValueError(
             f"must be a path of letters, digits and _ . / + -, without .., is {value!r}"
         )
@@ -151,6 +157,10 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         return seconds(self.time_limit)
 
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        """Return the settings with `names` excluded.
+
+        Nodes that must take part (`nodelist`) stay those, but for the ones that are excluded.
+        """
         excluded = ",".join([*filter(None, [self.exclude]), *names])
         listed = [node for node in hosts_in(self.nodelist or "") if node not in names]
         return self.model_copy(update={"exclude": excluded, "nodelist": ",".join(listed) or None})

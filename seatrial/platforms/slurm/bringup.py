@@ -48,7 +48,8 @@ class NodesLog:
 def read_nodes_log(text: str) -> NodesLog:
     """Parse the log of the nodes.
 
-    Each task counts once: lines after its first port change nothing.
+    Each task counts once: lines after its first port change nothing. Lines of no known form are
+    left out, and ports that no sshd can have.
     """
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
@@ -74,14 +75,17 @@ def read_nodes_log(text: str) -> NodesLog:
 
 
 def _explanatory_power(line: str) -> int:
-    """Return how well a line explains why its container did not start; of equal ones the last
-    counts.
+    """Return how well a line explains why its container did not start, from 0 to 3; of equal ones
+    the last counts.
     """
     return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 
 
 class BringUp:
-    """The job of a run until its nodes are ready."""
+    """The job of a run until its nodes are ready.
+
+    `node_count` is that of the nodes that the job asks for. The time in the queue counts from here.
+    """
 
     def __init__(
         self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int
@@ -104,7 +108,9 @@ class BringUp:
         logged = ""
         while True:
             job = self._job()
-            nodes_log = self._nodes_log() if job.is_up else NodesLog()
+            nodes_log = NodesLog()
+            if job.is_up:  # earlier there is no log, and each look is a login
+                nodes_log = self._nodes_log()
             if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
                 return job, nodes_log.ports
             if job.is_up:
@@ -130,20 +136,27 @@ class BringUp:
                 problems = [
                     Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)
                 ]
-            # Of a job that merely failed, the messages of its steps have the cause.
-            raise LaunchError(
-                join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
-            )
+            reasons = [ending(job)]
+            if job.state == "FAILED":
+                # Of a job that merely failed, the messages of its steps have the cause.
+                reasons = [*problems, *reasons]
+            raise LaunchError(join(reasons))
         if why := never_starts(job):
             raise LaunchError(why)
         return job
 
     def _nodes_log(self) -> NodesLog:
+        """Return what the nodes have written so far; nothing where they have not begun, or the log
+        is not there.
+        """
         path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
         return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
 
     def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
-        """Return whether no more nodes will get ready: the others have failed, or time is up."""
+        """Return whether no more nodes will get ready: the others have failed, or time is up.
+
+        Raises LaunchError where the job waits too long in the queue, or none of its nodes is ready.
+        """
         now = time.monotonic()
         if not job.is_up:
             self._started = None

@@ -91,7 +91,7 @@ class SrunLauncher:
 
     @property
     def python(self) -> str:
-        """The login node's Python: the image's is not there."""
+        """The Python that starts the ranks: the login node's where they run in an image."""
         return self.settings.python if self.settings.runtime == "none" else "python3"
 
     def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
@@ -125,6 +125,7 @@ class SrunLauncher:
 
     @property
     def _has_a_gpu_each(self) -> bool:
+        """Whether each slot of a node has one GPU of its own."""
         return 0 < self.cluster.gpus == self.cluster.slots
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
@@ -134,16 +135,18 @@ class SrunLauncher:
         sees one, number 0, which Slurm 22.05 does not say. The temporary folder goes with that of
         sshd; a container of Pyxis has its own.
         """
-        device = (
-            {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"} if self._has_a_gpu_each else {}
-        )
-        temporary = (
-            {} if self.settings.runtime == "pyxis" else {"TMPDIR": f"{self.node_folder}/tmp"}
-        )
-        return container_env(self.settings, {**device, **temporary, **env})
+        own = {}
+        if self._has_a_gpu_each:
+            own = {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"}
+        if self.settings.runtime != "pyxis":
+            own["TMPDIR"] = f"{self.node_folder}/tmp"
+        return container_env(self.settings, {**own, **env})
 
     @contextmanager
     def started(self, testbed: Testbed, command: str) -> Iterator[RankProcess]:
+        """Run the command on the login node, with the modules of the nodes; what is left of it is
+        killed at the end.
+        """
         process = self.login.start(
             "\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"])
         )
@@ -195,7 +198,9 @@ class Slurm(RunsWithState[SlurmState]):
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
-        login = {"ssh_config": self._login.config()} if isinstance(self._login, RemoteLogin) else {}
+        login = {}
+        if isinstance(self._login, RemoteLogin):
+            login = {"ssh_config": self._login.config()}
         files = by_hand | login | self._files(run, MADE_LATER, MADE_LATER)
         if self._settings.launch == "srun":
             return Rendered(files)
@@ -208,12 +213,18 @@ class Slurm(RunsWithState[SlurmState]):
         return Rendered(files, self._testbed(run.run_id, state))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
+        """Return the script of the job and that of its nodes, by name."""
         return {
             script.NODE_SCRIPT: node_script(run.run_id, run.cluster.ssh_port, run_key, host_key),
             script.JOB_SCRIPT: script.job_script(run, self._settings),
         }
 
     def launch(self, run: Run) -> Testbed:
+        """Submit the job and wait until its nodes are ready.
+
+        Raises LaunchError where the job does not start or no node gets ready, and MissingError
+        where a step of the suite takes longer than the job may.
+        """
         login = self._login
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
@@ -264,10 +275,17 @@ class Slurm(RunsWithState[SlurmState]):
         if self._settings.launch == "sshd":
             return f"{default_folder(run_id)}/work"
         there = script.run_folder(self._settings, run_id)
-        return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
+        if there.startswith("/"):
+            return there
+        home = self._login.shell("pwd").strip()
+        return f"{home}/{there}"
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
-        """Return the addresses of the nodes in the order of the tasks."""
+        """Return the addresses of the nodes in the order of the tasks.
+
+        A node whose address Slurm does not know has its name, and one that is not ready the usual
+        port.
+        """
         names = node_names(self._login, job.node_list)
         addresses = node_addresses(self._login, job.node_list)
         return tuple(
@@ -288,6 +306,9 @@ class Slurm(RunsWithState[SlurmState]):
         return any(job.is_up for job in jobs_of(self._login, run_id))
 
     def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
+        """Return the testbed of the nodes in `state`: logins through the login node, and srun as
+        the launcher where the settings say so.
+        """
         testbed = testbed_of(
             self._cluster,
             run_id,
@@ -312,6 +333,9 @@ class Slurm(RunsWithState[SlurmState]):
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        """Write the ends of the logs of the job and its nodes, redacted; `timeout_s` is for
+        each.
+        """
         if not self._folder(run_id).exists():
             return  # nothing was submitted
 
@@ -321,8 +345,11 @@ class Slurm(RunsWithState[SlurmState]):
                 f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s
             )
 
-        nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
-        names = node_names(self._login, nodes) if nodes else []
+        names = []
+        for job in jobs_of(self._login, run_id):
+            if job.node_list:
+                names = node_names(self._login, job.node_list)
+                break
         job_log = text_of(script.JOB_LOG)
         if job_log.strip():
             write_log(folder / script.JOB_LOG, job_log, secrets)
@@ -330,6 +357,9 @@ class Slurm(RunsWithState[SlurmState]):
             write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
     def teardown(self, run_id: str) -> None:
+        """End the job, close the gate behind the nodes taken from it, and remove the folder of the
+        run there and here.
+        """
         folder = self._folder(run_id)
         if not (folder / _NOT_SUBMITTED).exists():
             end_jobs(self._login, run_id)
@@ -416,4 +446,5 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
 
 
 def _clock(seconds: float) -> str:
+    """Return a time as people read it, such as 1:30:00, to the second."""
     return str(timedelta(seconds=round(seconds)))

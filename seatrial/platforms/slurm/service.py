@@ -22,7 +22,10 @@ _MOST_SHOWN = 200  # characters of a reason
 
 
 class SlurmService:
-    """The scheduler, as a user whom Slurm lets drain and resume nodes."""
+    """The scheduler, as a user whom Slurm lets drain and resume nodes.
+
+    Settings under `qualify` go before those of the platform.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
@@ -33,6 +36,10 @@ class SlurmService:
         self._gate = self._qualify.gate or GATE
 
     def nodes(self) -> list[ServiceNode]:
+        """Return the nodes of the partition, without those that the platform's settings leave out.
+
+        A node that is in several partitions counts once.
+        """
         settings = self._settings
         partition = self._qualify.partition or settings.partition
         command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
@@ -55,6 +62,11 @@ class SlurmService:
         return nodes
 
     def _node(self, name: str, state: str, reason: str, group: str, job: str) -> ServiceNode:
+        """Return a node as the gate sees it.
+
+        `state` and `reason` are as sinfo prints them, `group` is the leaf switch, and `job` the one
+        that has the node, or empty.
+        """
         if state == "idle":  # and not idle*, planned, reserved, draining
             return ServiceNode(name, "idle", group)
         why = "" if reason == "none" else _shown(reason)
@@ -72,7 +84,9 @@ class SlurmService:
         )
 
     def _jobs(self) -> dict[str, str]:
-        """Return the job that has each node, but for tests of seatrial."""
+        """Return the job that has each node, such as "job 4711", by name; tests of seatrial do not
+        count.
+        """
         printed = self._login.run(
             ["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"]
         )
@@ -85,6 +99,9 @@ class SlurmService:
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
+        """Return the cluster of these nodes alone, without what would keep a small job off them:
+        switches, reservations and a long time limit.
+        """
         settings = self._settings
         qualify = self._qualify
         return taken(
@@ -103,6 +120,11 @@ class SlurmService:
         )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
+        """Leave a node that waits at the gate drained, with the failure as its reason; drain any
+        other.
+
+        A node that is drained for another reason stays as it is.
+        """
         reason = reason_of(self._login, name)
         if reason.startswith(self._gate):
             failure = f"{self._gate}{_FAILED}{code} in run {run_id}"
@@ -111,6 +133,10 @@ class SlurmService:
             Drain(self._login).isolate(name, run_id, code)
 
     def let_in(self, name: str) -> None:
+        """Resume a node that seatrial drained or that waits at the gate.
+
+        Raises InputError for a node that is drained for another reason, or not at all.
+        """
         reason = reason_of(self._login, name)
         if not reason.startswith((self._gate, OWN)):
             raise InputError(
@@ -125,7 +151,10 @@ def _shown(text: str) -> str:
 
 
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Return the smallest switch or block of each node, by name: its leaf switch."""
+    """Return the smallest switch or block of each node, by name: its leaf switch.
+
+    `groups` are the nodes of each switch, by its name.
+    """
     leaf_by_node: dict[str, str] = {}
 
     def size(name: str) -> int:
