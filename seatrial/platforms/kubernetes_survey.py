@@ -53,7 +53,9 @@ _FABRICS = {  # as the clouds' lists of machine types have it
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What nodes of one kind have in common."""
+    """What nodes of one kind have in common: GPUs of each, and the labels that name them, empty
+    where a node has none.
+    """
 
     gpus: int
     product: str
@@ -64,7 +66,8 @@ class _Offer:
 def kubernetes(choose: Choose, site: Site) -> Draft:
     """Draft the largest group of equal GPU nodes of the kubeconfig's context.
 
-    Raises MissingError, LaunchError.
+    Raises MissingError or LaunchError where the cluster does not answer, and InputError where none
+    of its nodes is ready for pods.
     """
     from seatrial.platforms.kubernetes.api import NODE, Api
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -94,12 +97,12 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
         "nodes": Seen(len(nodes), f"ready nodes of this kind: {len(nodes)} of {len(ready)}"),
         **hardware_fields(offer.gpus, offer.product or offer.accelerator),
         **open_fields(len(nodes), fabric, _image(nodes)),
-        **({"platform.context": Seen(current)} if current else {}),
-        "platform.namespace": Seen(settings.namespace),
-        **_submitted(api, choose, nodes),
     }
-    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
-    selected = next(({key: value} for key, value in labels if value), {})
+    if current:  # there is none inside a pod
+        draft["platform.context"] = Seen(current)
+    draft["platform.namespace"] = Seen(settings.namespace)
+    draft |= _submitted(api, choose, nodes)
+    selected = _label(offer)
     is_family = family != "generic"
     kinds_with_gpus = sum(bool(each.gpus) for each in offers)
     if is_family:
@@ -132,11 +135,13 @@ def _offers(nodes: Sequence[Any]) -> dict[_Offer, list[Any]]:
 
 
 def _all_gpus(group: tuple[_Offer, list[Any]]) -> tuple[int, int]:
+    """Return by how much a group is the one to test: its GPUs, then its nodes."""
     offer, nodes = group
     return offer.gpus * len(nodes), len(nodes)
 
 
 def _offer(node: Any) -> _Offer:
+    """Return what a node offers; a number of GPUs that is no number counts as none."""
     offered = node["status"].get("allocatable", {})
     gpus = 0
     for name in ("nvidia.com/gpu", "amd.com/gpu"):
@@ -152,7 +157,19 @@ def _offer(node: Any) -> _Offer:
     )
 
 
+def _label(offer: _Offer) -> dict[str, str]:
+    """Return the label by which such nodes are selected, the one that says most of their GPUs;
+    empty where they have none.
+    """
+    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
+    for key, value in labels:
+        if value:
+            return {key: value}
+    return {}
+
+
 def _family(offer: _Offer) -> str:
+    """Return the machine family with that accelerator and number of GPUs; "generic" without one."""
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
     from seatrial.platforms.kubernetes.machines import MACHINES
 
@@ -166,7 +183,9 @@ def _family(offer: _Offer) -> str:
 
 
 def _image(nodes: Sequence[Any]) -> str | None:
-    """Return an image of seatrial's that the nodes have."""
+    """Return an image of seatrial's that the nodes have; None without one. Names by digest do not
+    count, as nobody can read them.
+    """
     for node in nodes:
         for image in node["status"].get("images") or ():
             for name in map(str, image.get("names") or ()):
@@ -176,7 +195,11 @@ def _image(nodes: Sequence[Any]) -> str | None:
 
 
 def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
-    """Return launcher, queue and topology."""
+    """Return launcher, queue and topology, by what the cluster knows.
+
+    `choose` takes one of the queues. Levels of the topology matter to a queue alone, so there are
+    none without one.
+    """
     from seatrial.platforms.kubernetes.api import UnknownKindError
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
     from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
@@ -226,20 +249,19 @@ def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
         if taint["effect"] != "PreferNoSchedule" and not _NOT_OF_A_SITE.match(taint["key"])
     }
     if taints:
-        tolerations = [
-            {"key": key, "operator": "Equal", "value": value, "effect": effect}
-            if value
-            else {"key": key, "operator": "Exists", "effect": effect}
-            for key, value, effect in sorted(taints)
-        ]
+        tolerations = []
+        for key, value, effect in sorted(taints):
+            toleration = {"key": key, "operator": "Exists", "effect": effect}
+            if value:
+                toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+            tolerations.append(toleration)
         draft["platform.tolerations"] = Seen(tolerations)
     offered = [node["status"].get("allocatable", {}) for node in nodes]
-    devices = {
-        name: min(int(each.get(name, 0)) for each in offered)
-        for name in sorted(offered[0])
-        if is_fabric(name)
-        and all(re.fullmatch(r"\d{1,6}", str(each.get(name, "0"))) for each in offered)
-    }
+    devices = {}
+    for name in sorted(filter(is_fabric, offered[0])):
+        counts = [str(each.get(name, "0")) for each in offered]
+        if all(re.fullmatch(r"\d{1,6}", count) for count in counts):
+            devices[name] = min(map(int, counts))
     resources = {name: count if count <= _NICS else 1 for name, count in devices.items() if count}
     if resources and not is_family:
         counted = [f"{count} {name}" for name, count in devices.items()]

@@ -13,7 +13,10 @@ from seatrial.text.hostlist import expand
 
 
 def legal_folder(value: str) -> str:
-    """Check for a full path without characters that a shell interprets. Raises ValueError."""
+    """Return a full path without a slash at its end.
+
+    Raises ValueError where it has characters that a shell interprets, or steps upwards.
+    """
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
         raise ValueError(
             f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}"
@@ -22,6 +25,7 @@ def legal_folder(value: str) -> str:
 
 
 def _one_setting_each(value: "dict[str, LoginSettings]") -> "dict[str, LoginSettings]":
+    """Return the settings as they are. Raises ValueError where two are of one host."""
     expand(tuple(value))
     return value
 
@@ -67,7 +71,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         return self.runtime in ("docker", "podman")
 
     def logins(self) -> dict[str, LoginSettings]:
-        """Return the login settings of single hosts."""
+        """Return the login settings by host: one of a range counts for each host of it."""
         return {
             host: login
             for pattern, login in self.host_settings.items()
@@ -81,6 +85,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         return {"hosts": chosen, "host_settings": logins}
 
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        """Return the settings of the other hosts alone."""
         return self.model_copy(update=self.only(host for host in self.hosts if host not in names))
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
@@ -91,9 +96,8 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         for host in sorted(set(self.logins()) - set(self.hosts)):
             yield f"platform.host_settings: {host} is not one of hosts"
         for name in ("mounts", "devices", "ulimits"):
-            if getattr(self, name) and not (
-                self.has_daemon or (name == "mounts" and self.runtime != "none")
-            ):
+            has_use = self.has_daemon or (name == "mounts" and self.runtime != "none")
+            if getattr(self, name) and not has_use:
                 yield (
                     f"platform.{name}: has no use with platform.runtime {self.runtime}; leave "
                     "it out"

@@ -83,6 +83,11 @@ class Watches:
         return change
 
     def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
+        """Put what happens to objects of a kind into the queue, until the end.
+
+        Each start lists all objects, since what happened between two watches is seen by no event.
+        Runs in a thread of its own.
+        """
         from kubernetes.watch import Watch
 
         scope = {"namespace": self._api.namespace, **selectors}
@@ -165,6 +170,7 @@ class BringUp:
         self._look_at = time.monotonic() + _LOOK_S
 
     def _take(self, change: WatchEvent) -> None:
+        """Note one event; a list of objects counts as one event for each, but replaces all pods."""
         seen = change.object
         match change.kind, change.change:
             case "Pod", "LISTED":
@@ -184,14 +190,17 @@ class BringUp:
                 self._seen.take_parent(change.change, seen)
 
     def _raise_if_hopeless(self) -> None:
+        """Raise LaunchError where the pods will never be ready: a pod's problem, that of the object
+        that makes them, its deletion, or a queue that does not let it in.
+        """
         pods = self._seen.pods.values()
         now = time.monotonic()
         self._troubled = waiting.problem_starts(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
-            log_end = self._api.log_end(problem.pod)
-            raise LaunchError(
-                extended(problem.reason, f"; its last words: {log_end}" if log_end else "")
-            )
+            last_words = ""
+            if log_end := self._api.log_end(problem.pod):
+                last_words = f"; its last words: {log_end}"
+            raise LaunchError(extended(problem.reason, last_words))
         parent = self._seen.parent
         queued = self._queued()
         if parent and (why := failed(parent)):
@@ -212,13 +221,17 @@ class BringUp:
             return None
         if self._seen.workload:
             return waits_for(self._seen.workload)
-        if time.monotonic() - self._begun > UNMANAGED_S and not (
-            self._seen.managed or self._seen.pods
-        ):
+        is_late = time.monotonic() - self._begun > UNMANAGED_S
+        if is_late and not (self._seen.managed or self._seen.pods):
             return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
         return Queued(Reason.of("queue-not-looked-at", what="queued"))
 
     def _log_and_check_time(self) -> None:
+        """Log the progress where it has changed.
+
+        Raises LaunchError when time is up: in the queue until every pod has a node, then for the
+        start.
+        """
         pods = self._seen.pods.values()
         settings = self._plan.settings
         queued = self._queued()

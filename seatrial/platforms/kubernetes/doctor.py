@@ -42,7 +42,11 @@ _CSI_DRIVER = Kind("storage.k8s.io/v1", "CSIDriver")
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
-    """Return everything that would keep a run from starting."""
+    """Return everything that would keep a run from starting; if the API server is silent, that
+    alone.
+
+    A dry run of the manifests is last, as it fails for any of the others too.
+    """
     launcher = LAUNCHERS[settings.launcher]
     try:
         api.version()
@@ -62,6 +66,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     reasons += prerequisites(api, cluster, settings)
     if not reasons:
         reasons += _refused(api, cluster)
+    # Nodes are looked at in any case: who repairs one thing wants to know of the other too
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
         reasons += nodes_that_fit(nodes, cluster, settings)
@@ -72,6 +77,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
 
 
 def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
+    """Yield each right that this user lacks, with what it is needed for."""
     for right in needed:
         if right.optional:  # a run does without
             continue
@@ -82,7 +88,9 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
         resource = right.resource
         if right.group:
             resource += f".{right.group}"
-        where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
+        where = f"in namespace {api.namespace}"
+        if right.cluster_wide:
+            where = "cluster-wide"
         yield Reason.of(
             "forbidden",
             doing=f"{verbs} {resource} {where}",
@@ -107,6 +115,7 @@ def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
 
 
 def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
+    """Return what is wrong with Kueue's queue: missing, inactive, or not looked at."""
     try:
         queues = {_name(queue): queue for queue in api.list(LOCAL_QUEUE)}
     except SeatrialError as error:
@@ -141,7 +150,10 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
 def nodes_that_fit(
     nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform
 ) -> list[Reason]:
-    """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
+    """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure.
+
+    Empty where enough can; else one reason, with at most eight of what they lack.
+    """
     chosen = _meant(nodes, cluster, settings)
     names_by_lack: dict[Reason, list[str]] = {}
     fit = 0
@@ -159,7 +171,7 @@ def nodes_that_fit(
     if selector:
         meant += f" ({selector})"
     reasons = [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)]
-    # Nodes without any GPU last
+    # Nodes without any GPU last: they are not meant to have pods of a run
     nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")
     for lack in nearest[:8]:
         names = names_by_lack[lack]
@@ -170,12 +182,15 @@ def nodes_that_fit(
 def _meant(
     nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform
 ) -> list[Object]:
-    """Return the nodes that the settings select."""
+    """Return the nodes that the settings select, whether or not they can take a pod."""
     selected = node_selector(cluster, settings)
     return [node for node in nodes if _is_meant(node, selected, settings)]
 
 
 def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
+    """Return whether the settings select a node: by its host name, and by labels that must be
+    equal.
+    """
     labels = node["metadata"].get("labels", {})
     host = labels.get("kubernetes.io/hostname", _name(node))
     if host in settings.avoid_nodes:
@@ -191,7 +206,7 @@ def _name(made: Object) -> str:
 
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
-    """Return why this node cannot take a pod, or None."""
+    """Return why this node cannot take a pod, or None: its state first, then taints, then sizes."""
     if not true_condition(node, "Ready"):
         ready = conditions(node).get("Ready", {})
         message = ready.get("message") or "the kubelet is silent"
@@ -216,17 +231,23 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Rea
 def _too_small(
     offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform
 ) -> Reason | None:
-    """Return which resource of a node is too small, or None."""
+    """Return which resource of a node is too small, or None.
+
+    `offered` is what the kubelet lets pods have, by resource, in the quantities of Kubernetes.
+    """
     from kubernetes.utils.quantity import parse_quantity
 
     for resource, requested in limits(cluster, settings).items():
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
-            hint = ": is the device plugin running?" if there == "0" else ""
+            hint = ""
+            if there == "0":  # such nodes do not even know the resource
+                hint = ": is the device plugin running?"
             return Reason.of(
                 "node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there
             )
     cpus = offered.get("cpu")
+    # Pods ask for no CPUs by themselves, so the scheduler would not see it
     if cpus is not None and parse_quantity(cpus) < cluster.gpus:
         return Reason.of(
             "node-unfit",
@@ -269,6 +290,7 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 
 def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look for each Secret that images are pulled with, and at its type."""
     for name in settings.image_pull_secrets:
         where = "platform.image_pull_secrets"
         step = f"create secret docker-registry {name}"
@@ -286,11 +308,13 @@ def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Rea
     """Return the reason for what does not exist; with `api`, the step is one of kubectl in its
     namespace.
     """
-    kubectl = f"kubectl -n {api.namespace} " if api else ""
-    return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=kubectl + step)
+    if api:
+        step = f"kubectl -n {api.namespace} {step}"
+    return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=step)
 
 
 def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look for each Secret that has a variable, and for the key in it."""
     for variable in settings.secret_env:
         where = f"platform.secret_env: {variable.name}"
         secret = api.find(SECRET, variable.secret)
@@ -310,6 +334,7 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look for the service account of the pods."""
     name = settings.service_account
     if name and api.find(Kind("v1", "ServiceAccount"), name) is None:
         problem = f"there is no {name} in namespace {api.namespace}"
@@ -317,6 +342,7 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 
 
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look for the priority class of the pods; it is of the whole cluster."""
     name = settings.priority_class
     if not name:
         return
@@ -329,7 +355,7 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
 def _preemptible_class(
     api: Api, cluster: "Cluster", settings: KubernetesPlatform
 ) -> Iterator[Reason]:
-    """Look for the class by which tests of idle nodes give way."""
+    """Look for the class by which tests of idle nodes give way: below 0, and without preemption."""
     if cluster.qualify is None:
         return
     where = "qualify.priority_class"
@@ -344,6 +370,7 @@ def _preemptible_class(
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look at each volume's claim: it is there, can be bound, and by all nodes of the run."""
     for volume in settings.volumes:
         if not isinstance(volume, Pvc):
             continue
@@ -356,6 +383,7 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
             continue
         phase = claim.get("status", {}).get("phase")
         modes = set(claim["spec"].get("accessModes", ()))
+        # One that waits for its first pod is pending too, and can be used
         is_stuck = phase == "Pending" and not _binds_late(api, claim)
         if phase == "Lost" or is_stuck:
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
@@ -370,7 +398,9 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
 
 
 def _binds_late(api: Api, claim: Object) -> bool:
-    """Return whether the claim gets its volume with the first pod, or may."""
+    """Return whether the claim gets its volume with the first pod, or may: a class that cannot be
+    read counts so.
+    """
     with suppress(SeatrialError):
         name = claim["spec"].get("storageClassName") or ""
         storage_class = api.find(_STORAGE_CLASS, name) or {}
@@ -379,6 +409,7 @@ def _binds_late(api: Api, claim: Object) -> bool:
 
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+    """Look for the driver of buckets, where a volume is one."""
     needs_driver = any(volume.kind == "gcs" for volume in settings.volumes)
     if needs_driver and api.find(_CSI_DRIVER, GCS_FUSE) is None:
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
@@ -387,7 +418,10 @@ def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Yield whether the registry has a prebuilt image for the nodes' architecture."""
+    """Yield whether the registry has a prebuilt image for the nodes' architecture.
+
+    A policy of Never asks no registry: then the nodes have the image, or the kubelet says so.
+    """
     from seatrial.builders.registry import look_up
 
     if not isinstance(cluster.image, Prebuilt) or settings.image_pull_policy == "Never":

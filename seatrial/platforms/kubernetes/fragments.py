@@ -41,6 +41,11 @@ _SCALARS: dict[str, Any] = {
 
 
 def _checked(model: str, own: Mapping[str, str]) -> AfterValidator:
+    """Return the check of a fragment: no key in `own`, and none that `model` does not know.
+
+    `own` has the field that sets each key, or nothing where seatrial sets it.
+    """
+
     def check(fragment: Fragment) -> Fragment:
         for key in fragment:
             if key in own:
@@ -68,9 +73,10 @@ def _problems(value: object, model: str, where: str) -> Iterator[str]:
         for i, each in enumerate(value):
             yield from _problems(each, in_list[1], f"{where}[{i}]")
     elif _MAP.match(model):
-        if not isinstance(value, dict) or not all(
+        is_map = isinstance(value, dict) and all(
             isinstance(each, str | int | float) for each in value.values()
-        ):
+        )
+        if not is_map:
             yield f"{where} must be a map of names to values"
     elif model in _SCALARS:
         if not isinstance(value, _SCALARS[model]) or isinstance(value, bool) != (model == "bool"):
@@ -80,6 +86,7 @@ def _problems(value: object, model: str, where: str) -> Iterator[str]:
 
 
 def _problems_of_object(value: object, kind: str, where: str) -> Iterator[str]:
+    """Yield unknown keys of an object, and what is wrong with the values of known ones."""
     from kubernetes.client import models  # a second to import, and few files need it
 
     model = getattr(models, kind)

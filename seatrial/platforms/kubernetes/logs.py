@@ -24,7 +24,7 @@ _MAX_EVENTS = 10_000  # the last ones
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """One container's log: its file, and the title above it."""
+    """One container's log: its file below the folder of logs, and the title above it."""
 
     file: str
     pod: str
@@ -77,6 +77,9 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
 
 
 def _of_pod(pod: Object, called: str) -> list[PodLog]:
+    """Return the logs of a pod: its first container's is called as the pod, others have their name
+    too.
+    """
     spec = pod["spec"]
     status = pod.get("status", {})
     state_of = {}
@@ -106,6 +109,7 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
 
 
 def _state(state: Object) -> str:
+    """Return the state of a container in words, such as "terminated Error 1"."""
     for kind, details in state.items():
         if details is None:
             continue
@@ -133,10 +137,15 @@ def events_text(events: Iterable[Object], name: str) -> str:
 
 
 def _event_line(event: Object) -> str:
+    """Return the line of an event: when, its type and reason, of what, how often, and the
+    message.
+    """
     involved = event["involvedObject"]
     about = f"{involved.get('kind')}/{involved.get('name')}"
     count = event.get("count") or 1
-    often = f" (x{count})" if count > 1 else ""
+    often = ""
+    if count > 1:
+        often = f" (x{count})"
     message = one_line(event.get("message"))
     kind = event.get("type") or "Normal"
     reason = event.get("reason") or ""
@@ -144,6 +153,9 @@ def _event_line(event: Object) -> str:
 
 
 def _time(event: Object) -> str:
+    """Return when the event was last seen, as the API server writes it; empty where that is not
+    known.
+    """
     series: Mapping[str, str] = event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     if last:

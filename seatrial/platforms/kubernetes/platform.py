@@ -79,6 +79,9 @@ class Kubernetes:
         self._launcher = LAUNCHERS[cluster.platform.launcher]
 
     def render(self, run: Run) -> Rendered:
+        """Render the manifests as YAML, by kind; secrets, which each run makes anew, are left
+        out.
+        """
         planned = plan(run)
         secret_files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>")
         files = {}
@@ -89,6 +92,11 @@ class Kubernetes:
         return Rendered(files, self._testbed_of(planned, reached, ""))
 
     def launch(self, run: Run) -> Testbed:
+        """Make keys and objects, the owner of the others last, and wait until every sshd answers.
+
+        Raises MissingError before anything is made where the cluster does not know a kind, and
+        LaunchError where the pods cannot be ready.
+        """
         run_key = new_key_pair()
         host_key = new_key_pair()
         planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
@@ -122,6 +130,9 @@ class Kubernetes:
         return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
+        """Return the testbed of the pods that are up, be it some only. Raises InputError without
+        any.
+        """
         folder = states.run_folder(run_id, _KIND)
         nodes = self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
         pods = [pod for pod in nodes if is_up(pod)]
@@ -138,6 +149,10 @@ class Kubernetes:
         host_key: str,
         level: int = logging.DEBUG,
     ) -> Testbed:
+        """Return the testbed of these pods, in topology order.
+
+        `level` is the one at which a missing right to see the nodes is logged.
+        """
         labels = self._node_labels(level)
         in_order = ordered(pods, labels)
         called = dict(zip(names(in_order), in_order, strict=True))
@@ -198,6 +213,7 @@ class Kubernetes:
         return labels
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        """Write the logs of all pods, read until `timeout_s` is over, and the events of the run."""
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
@@ -206,6 +222,10 @@ class Kubernetes:
         write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
+        """Take the mark off the run's Secret by which its pods end without this process.
+
+        Returns false where no pod has a node yet.
+        """
         if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
         for secret in self._api.list(SECRET, selector(run_id)):
@@ -217,6 +237,11 @@ class Kubernetes:
         return True
 
     def teardown(self, run_id: str) -> None:
+        """Delete everything of the run by its label, and wait until the pods are gone.
+
+        Kinds that are of other launchers may be refused; of the others the first refusal is raised,
+        once all were tried.
+        """
         refused: list[SeatrialError] = []
         for kind in kinds():
             try:
@@ -253,16 +278,15 @@ class _Plain(Dumper):
 
 
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
+    """Yield what does not fit together in a cluster file, as (field, problem)."""
     name = settings.machine
     profile = MACHINES[name]
     if cluster.image is None:
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist
         here = this_machine.machine()
-        built_for = [
-            each.split("/")[1]
-            for each in platforms_of(cluster.image, node_architecture(cluster, here))
-        ]
+        own = node_architecture(cluster, here)
+        built_for = [each.split("/")[1] for each in platforms_of(cluster.image, own)]
         if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
             yield "image", wrong.sentence
     if profile.gpus and cluster.gpus > profile.gpus:
@@ -302,6 +326,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
 def _network_problems(
     cluster: "Cluster", settings: KubernetesPlatform, profile: Machine
 ) -> Iterator[tuple[str, str]]:
+    """Yield what does not fit the machine's networks, as (field, problem)."""
     name = settings.machine
     if settings.host_network and cluster.ssh_port == 22:
         yield (

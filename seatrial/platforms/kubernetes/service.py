@@ -51,6 +51,9 @@ class KubernetesService:
         self._nodes = Cordon(cluster.platform, self._api)
 
     def nodes(self) -> list[ServiceNode]:
+        """Return the nodes that the settings select, each with who uses it, or why it is out of
+        service.
+        """
         selected = node_selector(self._cluster, self._settings).items()
         users = self._users()
         chosen = []
@@ -63,6 +66,7 @@ class KubernetesService:
         return chosen
 
     def _is_chosen(self, labels: dict[str, str]) -> bool:
+        """Return whether the settings let tests onto the node with these labels."""
         host = labels.get(_HOSTNAME, "")
         settings = self._settings
         if settings.target_nodes and host not in settings.target_nodes:
@@ -70,6 +74,10 @@ class KubernetesService:
         return host not in settings.avoid_nodes
 
     def _node(self, node: Object, labels: dict[str, str], user: str) -> ServiceNode:
+        """Return a node as the gate sees it; `user` is the pod that has it, or empty.
+
+        A node that is ill counts as busy: no test would start there, and it need not stay so.
+        """
         name = node["metadata"]["name"]
         group = leaf(labels)
         keys = _keys(node)
@@ -136,6 +144,9 @@ class KubernetesService:
         return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
 
     def take(self, names: Sequence[str]) -> Cluster:
+        """Return the cluster of these nodes alone, with pods that may start at the gate and give
+        way.
+        """
         settings = self._settings
         gates = []
         for key in (self._gate, TAINT, _UNSCHEDULABLE):
@@ -156,12 +167,17 @@ class KubernetesService:
         )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
+        """Isolate a node, or leave it at the gate, and set its condition to failed."""
         if self._gate not in _keys(self._nodes.find(name)):
             self._nodes.isolate(name, run_id, code)
         message = f"{code} in run {run_id}"
         self._set_condition(name, "False", code, message)
 
     def let_in(self, name: str) -> None:
+        """Set the condition to passed and take the taints off.
+
+        Raises InputError for a node that has none of them.
+        """
         keys = _keys(self._nodes.find(name))
         if not keys & {self._gate, TAINT}:
             raise InputError(
@@ -176,7 +192,11 @@ class KubernetesService:
             self._nodes.release(name)
 
     def _set_condition(self, name: str, status: str, code: str, message: str) -> None:
-        """Set the node's condition; reasons of conditions are in camel case."""
+        """Set the node's condition, since now.
+
+        `code` becomes its reason: `image-pull` is ImagePull, as reasons of conditions are in camel
+        case.
+        """
         from kubernetes import client
 
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -212,6 +232,7 @@ def _keys(node: Object) -> set[str]:
 
 
 def _asks_for(container: Object, resource: str) -> bool:
+    """Return whether a container's limits have some of a resource."""
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     return str(limits.get(resource, "0")) not in ("0", "")

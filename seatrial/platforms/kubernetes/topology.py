@@ -20,7 +20,7 @@ LEVELS = (
 
 
 def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the topology of a node, as a sort key."""
+    """Return the topology of a node, as a sort key; levels without a label come first."""
     return tuple(labels.get(level, "") for level in LEVELS)
 
 
@@ -40,7 +40,10 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
 def ordered(
     pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]
 ) -> list[Object]:
-    """Return the pods in the order of the hostfile, the head first."""
+    """Return the pods in the order of the hostfile, the head first.
+
+    Pods of nodes without labels are in the order of their indices.
+    """
 
     def place(pod: Object) -> tuple[object, ...]:
         labels = labels_by_node.get(pod["spec"].get("nodeName", ""), {})
@@ -74,7 +77,9 @@ def address(pod: Object, *, by_name: bool) -> str:
 
 
 def _index(pod: Object) -> tuple[bool, int]:
-    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers."""
+    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers. Pods that
+    have none are equal.
+    """
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
     in_job = labels.get("batch.kubernetes.io/job-completion-index")

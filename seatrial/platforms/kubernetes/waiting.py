@@ -88,6 +88,7 @@ class SeenObjects:
     deleted: bool = False
 
     def take_pod(self, change: str, pod: Object) -> None:
+        """Note a pod; with one there, a refusal to create pods is over."""
         name = pod["metadata"]["name"]
         if change == "DELETED":
             self.pods.pop(name, None)
@@ -102,16 +103,21 @@ class SeenObjects:
             self.take_pod("LISTED", pod)
 
     def take_parent(self, change: str, parent: Object) -> None:
+        """Note the launcher's object; only its last event says whether it is deleted."""
         self.parent = parent
         self.deleted = change == "DELETED"
 
     def take_workload(self, change: str, workload: Object) -> None:
+        """Note the Workload; while it waits in the queue, there is no pod to refuse."""
         self.workload = None if change == "DELETED" else workload
         self.managed = True
         if self._needs_no_pods():
             self.complaint = None
 
     def take_event(self, event: Object, now: float) -> None:
+        """Note a refusal to create pods, or why a pod's volume or sandbox is not there, at the time
+        `now`.
+        """
         if complaint := _COMPLAINTS.get(event.get("reason", "")):
             # Else it is an old one, which a watch that is begun anew lists again
             if not self._needs_no_pods():
@@ -187,14 +193,18 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _trouble(pod: Object) -> Reason | None:
-    """Return the error that the kubelet is retrying."""
+    """Return the first error that the kubelet is retrying; None if it retries none."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
-    return next(
-        (_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None
-    )
+    for each in waits:
+        if each.get("reason") in _AGAIN:
+            return _waiting_reason(_AGAIN, each)
+    return None
 
 
 def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
+    """Return the reason of a container that waits, with the cause that its message has, if it has
+    one.
+    """
     name = waiting["reason"]
     message = waiting.get("message")
     code, problem = waits[name]
@@ -205,11 +215,18 @@ def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
 
 
 def _is_final(message: str | None) -> bool:
+    """Return whether a message says that another try would fail as well; names in it do not
+    count.
+    """
     text = _NAMES.sub("", message or "")
     return bool(_FINAL.search(text)) and not _BUSY.search(text)
 
 
 def _pod_problem(pod: Object) -> Reason | None:
+    """Return why a pod will never be ready, by itself; None if it may.
+
+    An init container may end with 0, the others not at all.
+    """
     status = pod.get("status", {})
     own = status.get("containerStatuses", ())
     for container in _containers(pod):
@@ -259,6 +276,7 @@ def describe_progress(
 
 
 def _most(reasons: Iterable[Reason | None]) -> Reason | None:
+    """Return the most frequent reason; None without any."""
     counted = Counter(reason for reason in reasons if reason).most_common(1)
     return counted[0][0] if counted else None
 
@@ -268,26 +286,22 @@ def _waiting(cause: Reason | None) -> str:
 
 
 def _unschedulable(pod: Object) -> Reason | None:
+    """Return what the scheduler says of a pod without a node; None if it has one."""
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") != "False":
         return None
     # Details of preemption follow, and are of no use here.
-    return uncoded(
-        first_line(scheduled.get("message")).split(" preemption:")[0]
-        or scheduled.get("reason")
-        or ""
-    )
+    message = first_line(scheduled.get("message")).split(" preemption:")[0]
+    return uncoded(message or scheduled.get("reason") or "")
 
 
 def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
+    """Return what a pod with a node waits for; None if it is ready."""
     if true_condition(pod, "Ready"):
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
-            words = ": ".join(
-                filter(
-                    None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])
-                )
-            )
+            message = one_line(waiting.get("message"))[:_MAX_MESSAGE]
+            words = ": ".join(filter(None, (waiting.get("reason"), message)))
             return uncoded(unmounted.get(pod["metadata"]["name"]) or words)
     return Reason.of("sshd-not-ready")

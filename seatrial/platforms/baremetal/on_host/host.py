@@ -35,12 +35,14 @@ def remove_tree(folder: str) -> None:
 
 
 def write(path: str, text: str) -> None:
+    """Write a file at once: readers see the old text or the new one."""
     with open(path + ".new", "w") as file:
         file.write(text)
     os.rename(path + ".new", path)
 
 
 def read_tail(path: str, size: int) -> str:
+    """Return the last `size` bytes of a file as text. Raises OSError, also for a link."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         file.seek(max(0, os.fstat(fd).st_size - size))
@@ -82,6 +84,11 @@ class Lock:
         return None
 
     def _open(self) -> None:
+        """Open the file of the lock, or make it.
+
+        A file of another user is opened to read, which is enough to see whether it is locked.
+        Raises OSError, and ProblemError for what is no regular file.
+        """
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         # Of others: to read
         for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
@@ -101,6 +108,7 @@ class Lock:
                 return
 
     def _is_current(self) -> bool:
+        """Return whether the opened file still is the one at the path."""
         try:
             there = os.lstat(self.path)
         except OSError:
@@ -109,6 +117,9 @@ class Lock:
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
     def holder(self) -> Json:
+        """Return the run that the file names: its id, its user, and since when, in seconds of the
+        epoch.
+        """
         try:
             content = json.loads(os.pread(self.fd, 4096, 0).decode())
             return {
@@ -120,6 +131,9 @@ class Lock:
             return {}  # it is being written, or somebody else wrote it
 
     def release(self) -> None:
+        """Remove the file, and let the lock go; in this order, so that nobody takes one that is
+        removed.
+        """
         if self._is_current():
             os.unlink(self.path)
         os.close(self.fd)
@@ -141,6 +155,7 @@ def lock_state(lock: Lock) -> Optional[Json]:
 
 
 def name_of(uid: int) -> str:
+    """Return the name of a user; the number where it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -154,10 +169,12 @@ def unblock() -> None:
 
 
 def prctl(option: int, value: int) -> None:
+    """Set an option of this process that only Linux has; failures are ignored."""
     ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
 
 
 def reap() -> Set[int]:
+    """Return the children that have ended, without waiting for others."""
     ended = set()
     try:
         while True:
@@ -232,15 +249,18 @@ def stat_of(pid: int) -> List[str]:
 
 
 def started(pid: int) -> str:
+    """Return when a process started, in ticks since the boot; empty for one that is gone."""
     fields = stat_of(pid)
     return fields[19] if fields else ""
 
 
 def is_running(pid: int) -> bool:
+    """Return whether a process is there and has not ended; a zombie has."""
     return stat_of(pid)[:1] not in ([], ["Z"])
 
 
 def send(pid: int, number: int) -> None:
+    """Send a signal; nothing happens if the process is gone or another user's."""
     try:
         os.kill(pid, number)
     except OSError:
