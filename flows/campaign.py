@@ -46,8 +46,9 @@ def run_campaign(
 ) -> RunResult:
     """Run the phases that are left, each by `chain`, then publish the campaign's own result.
 
-    Raises InputError for a phase whose suite is not what it should be, SeatrialError without a
-    history.
+    A campaign that was killed goes on, if it was seen within `_STALE`. Its end is kept after the
+    result is published: one that is killed in between publishes anew. Raises InputError for a phase
+    whose suite is not what it should be, SeatrialError without a history.
     """
     suites = campaign.suites()
     state = _state(run, campaign.seconds, store)
@@ -73,13 +74,16 @@ def run_campaign(
 
 
 def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
-    """Return the state of the campaign that was killed, if it had the same plan; else a new one."""
+    """Return the state of the campaign that was killed, if it had the same plan; else a new one of
+    `goal_s` seconds.
+    """
     suite_bytes = run.suite.model_dump_json().encode()
     plan = hashlib.sha256(suite_bytes).hexdigest()
     cluster = run.cluster.name
     suite = run.suite.name
     earlier = store.campaign(cluster, suite)
-    if earlier and earlier.plan == plan and not earlier.ended and now() - earlier.seen < _STALE:
+    goes_on = earlier and earlier.plan == plan and not earlier.ended
+    if earlier and goes_on and now() - earlier.seen < _STALE:
         hours = earlier.spent_s / 3600
         log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, hours)
         return resumed(earlier)
@@ -89,6 +93,8 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
 def _phase(run: Run, chain: Chain) -> RunResult:
     """Return the result of one phase; inconclusive if it could not even begin, such as on a full
     disk.
+
+    Other errors end the campaign.
     """
     try:
         set_aside(writable(run.out, "out"))
@@ -101,14 +107,21 @@ def _phase(run: Run, chain: Chain) -> RunResult:
 
 
 def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> RunState:
-    """Return the campaign as a run: one check over all phases, and the nodes of the first."""
+    """Return the campaign as a run: one check over all phases, and the nodes of the first that
+    counts.
+
+    An error in looking for a drift becomes a check of its own. `stopped` says why the campaign
+    could not go on.
+    """
     state = loop.state
     run_ids = [phase.run_id for phase in state.phases]
     rows = {row.run_id: row for row in store.runs_by_id(run_ids)}
     run_state = RunState(run, state.started)
-    first = store.result(state.counted[0].run_id) if state.counted else None
-    nodes = first.nodes if first else ()
-    run_state.nodes = {str(node["name"]): dict(node) for node in nodes}
+    first = None
+    if state.counted:
+        first = store.result(state.counted[0].run_id)
+    if first:
+        run_state.nodes = {str(node["name"]): dict(node) for node in first.nodes}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
     with run_state.attempt(DRIFT):
         minutes = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]

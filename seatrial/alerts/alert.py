@@ -46,7 +46,8 @@ class Alert:
     """An incident with `result`, the run that shows or ended it, and `since`, the changes since the
     last good run.
 
-    `result` is None if the check did not run.
+    `result` is None if the check did not run, or its run can no longer be read; `since` is None
+    without a good run.
     """
 
     incident: Incident
@@ -73,7 +74,10 @@ class Alert:
 
 
 def headline(incident: Incident) -> str:
-    """Return the title: "h100-east fails (3 runs)"."""
+    """Return the title: "h100-east fails (3 runs)"; of what is over, how it ended.
+
+    Not made harmless for any receiver.
+    """
     name = words.plain(incident.cluster)
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
@@ -107,7 +111,7 @@ def span(incident: Incident) -> str:
 
 
 def worst_judgements(result: RunResult) -> list[Judgement]:
-    """Return the worst judgements, each of another number if there are enough."""
+    """Return the worst judgements, each of another number if there are enough; `ROWS` at most."""
     firsts: dict[tuple[str, str, object], Judgement] = {}
     others = []
     for _, judgement in bad_judgements(result.checks):
@@ -121,7 +125,7 @@ def worst_judgements(result: RunResult) -> list[Judgement]:
 
 
 def software(since: Difference) -> list[str]:
-    """Return changed software: "driver 570.1 → 575.3"."""
+    """Return changed software, a line each: "driver 570.1 → 575.3"."""
     changes = []
     for change in since.software:
         # They say nothing when a run is there without its nodes
@@ -134,8 +138,8 @@ def software(since: Difference) -> list[str]:
 
 
 def numbers(since: Difference) -> list[str]:
-    """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s
-    (-47 %)".
+    """Return numbers that got worse beyond their noise, `ROWS` at most: "busbw plateau of
+    all_reduce 387 → 205 GB/s (-47 %)".
     """
     moved = since.measurements
     is_worse = moved["direction"] == "worse"
@@ -157,7 +161,9 @@ def numbers(since: Difference) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A receiver's markup: `put` makes untrusted text harmless and cuts it."""
+    """A receiver's markup: `put(text, limit)` makes untrusted text harmless and cuts it; `bold`
+    stands on both sides of what stands out.
+    """
 
     put: Callable[[object, int], str]
     bold: str = ""
@@ -211,7 +217,7 @@ def _number(judgement: Judgement, markup: Markup) -> str:
 
 
 def _changed(since: Difference | None, markup: Markup) -> Part:
-    """Return what has changed since the last good run."""
+    """Return what has changed since the last good run, or that there is none."""
     if since is None:
         return "Since the last good run", ["there is none: nothing passed here before"], 0
     changed = "; ".join(software(since)) or "as it was"
@@ -225,6 +231,8 @@ def _changed(since: Difference | None, markup: Markup) -> Part:
 def verdict_lines(alert: Alert) -> tuple[str, ...]:
     """Return the lines of the verdict: those of the run, or what is known of a check that did not
     run.
+
+    Those of an incident that is over say what it was.
     """
     incident = alert.incident
     if alert.over:
@@ -240,7 +248,10 @@ def verdict_lines(alert: Alert) -> tuple[str, ...]:
 def report_address(
     notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None
 ) -> str | None:
-    """Return the address of the report: the cluster file's, the bucket's, else the local path."""
+    """Return the address of the report: the cluster file's, the bucket's, else the local path.
+
+    `upload` is where the bucket has the runs; an address of gs:// becomes that of its web page.
+    """
     if notify.report_url:
         return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
     if not upload:
@@ -252,7 +263,9 @@ def report_address(
 
 
 def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
-    """Return the members and groups to mention; none when the incident is over."""
+    """Return the members and groups to mention; none when the incident is over, as nobody has to
+    act.
+    """
     if incident.closed:
         return ()
     return tuple(mentions.get(incident.verdict.value, ()))
@@ -261,7 +274,10 @@ def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
 def overdue(
     last: RunRow | None, suite: str, max_age: timedelta, now: datetime
 ) -> RunOutcome | None:
-    """Return a silent outcome if the last run is older than `max_age`, or missing; else None."""
+    """Return a silent outcome if the last run is older than `max_age`, or missing; else None.
+
+    A run counts from its end.
+    """
     run_id = ""
     late = f"no run of suite {suite} is recorded"
     if last is not None:
@@ -274,13 +290,16 @@ def overdue(
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
-    """Return a silent outcome: the check died or was not started, for the reason `why`."""
+    """Return a silent outcome: the check died or was not started, for the reason `why`.
+
+    `last` is the last run that is recorded, None without one.
+    """
     run_id = last.run_id if last else ""
     return _silent(run_id, now, words.plain(why))
 
 
 def hours(span: timedelta) -> str:
-    """Format a time span: "26 h", "3 days"."""
+    """Format a time span, in hours below three days: "26 h", "3 days"."""
     whole = round(span.total_seconds() / 3600)
     if whole < 72:
         return f"{whole} h"
@@ -288,7 +307,7 @@ def hours(span: timedelta) -> str:
 
 
 def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
-    """Return the outcome of a check that did not run."""
+    """Return the outcome of a check that did not run; `run_id` is the last run, or empty."""
     return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)
 
 
@@ -326,14 +345,14 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
 
 
 def digest(result: RunResult) -> str:
-    """Return one line for a run with nothing new."""
+    """Return one line for a run with nothing new: cluster, suite and verdict."""
     line = f"{result.cluster}, {result.suite}: {lines(result)[0]}"
     return words.harmless(line)[:LINE_CHARS]
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the
-    rest for programs.
+    rest for programs: what an alert does not have is null or empty, never missing.
     """
     incident = alert.incident
     text = (headline(incident), *other_news(incident, news))
@@ -398,7 +417,10 @@ def about(alert: Alert) -> list[str]:
 
 
 def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
-    """Return the lines below their title, and how many more there are; nothing without lines."""
+    """Return the lines below their title, and how many more there are; nothing without lines.
+
+    `more` of 0 or less says nothing.
+    """
     if not lines:
         return []
     bullets = [f"{title}:", *(f"- {line}" for line in lines)]

@@ -32,7 +32,10 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 
 def escape(text: object) -> str:
-    """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
+    """Escape untrusted text for Slack: one line, without mentions, links or formatting.
+
+    Longer than it was; `clip` cuts it.
+    """
     line = html.escape(words.plain(text), quote=False)
     return words.unformatted(line)
 
@@ -46,7 +49,10 @@ def cut(text: object, limit: int) -> str:
 
 
 def clip(escaped: str, limit: int) -> str:
-    """Cut escaped text without leaving half an entity behind."""
+    """Cut escaped text without leaving half an entity behind.
+
+    Slack would show `&am` as it is.
+    """
     if len(escaped) <= limit:
         return escaped
     whole = re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1])
@@ -60,13 +66,13 @@ def link(address: str, words: str) -> str:
 
 
 def header(text: str) -> Block:
-    """Return a block with a title."""
+    """Return a block with a title, in which nothing is formatted."""
     title = {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False}
     return {"type": "header", "text": title}
 
 
 def section(text: str) -> Block:
-    """Return a block with a paragraph."""
+    """Return a block with a paragraph of text that is escaped."""
     return {"type": "section", "text": _text(text)}
 
 
@@ -104,8 +110,10 @@ _MARKUP = Markup(_put, bold="*")
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
-    """Return the current message of the incident as plain text (for notifications) and as
-    blocks.
+    """Return the current message of the incident as plain text (for notifications) and as blocks.
+
+    The message is replaced as the incident goes on, `mentions` with it: Slack notifies those when
+    it is new.
     """
     incident = alert.incident
     title = headline(incident)
@@ -151,7 +159,10 @@ def _emoji(alert: Alert) -> str:
 
 
 def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
-    """Return the changes as one line for the incident's thread and for the channel."""
+    """Return the changes as one line for the incident's thread and for the channel.
+
+    `news` are the changes that were not sent before.
+    """
     cluster = escape(words.plain(alert.incident.cluster))
     changes = escape("; ".join(news))
     line = " ".join([_emoji(alert), f"{cluster}: {changes}", *map(mention, mentions)])
@@ -176,7 +187,10 @@ def mention(who: str) -> str:
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Return checks and software, which the message does not have, as plain text and blocks."""
+    """Return checks and software, which the message does not have, as plain text and blocks.
+
+    Checks that do not fit into a message are left out.
+    """
     checks = []
     for check in result.checks:
         glyph = words.GLYPHS[check.verdict]
@@ -196,7 +210,9 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
-    """Return the first blocks that hold at most `limit` characters together."""
+    """Return the first blocks that hold at most `limit` characters together; what they hold is text
+    that is escaped.
+    """
     within = []
     size = 0
     for block in blocks:
@@ -208,7 +224,9 @@ def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
 
 
 def _pages(lines: Iterable[str]) -> list[str]:
-    """Join the lines into texts of at most the size of a section."""
+    """Join the lines into texts of at most the size of a section; a longer line is cut when it is
+    shown.
+    """
     pages = [""]
     for line in lines:
         longer = len(pages[-1]) + 1 + len(line)

@@ -48,7 +48,10 @@ def make_plan(
     digests: Mapping[str, str | None],
     name: Callable[[str], str],
 ) -> BuildPlan:
-    """Plan a build on bases of those digests; `name` makes a tag a reference."""
+    """Plan a build on bases of those digests; `name` makes a tag a reference.
+
+    The bases are in the order of their FROMs; a digest is None where the registry tells none.
+    """
     files = context_files(config)
     settings = config.model_dump(include={"args", "substitutions"})
     inputs = {"platforms": platforms, "bases": dict(digests), **settings}
@@ -57,7 +60,9 @@ def make_plan(
 
 
 def tag_for(used: list[str], digest: str) -> str:
-    """Return the tag of the last base for people, and a hash of all inputs."""
+    """Return the tag of the last base for people, and a hash of all inputs; the hash alone where
+    the base has no tag.
+    """
     own = ""
     if used:
         name = used[-1].rpartition("/")[2]
@@ -69,6 +74,8 @@ def tag_for(used: list[str], digest: str) -> str:
 def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, object]) -> str:
     """Hash paths, modes and contents of the files, and `inputs`; of a mode only the executable bit
     counts.
+
+    12 hexadecimal digits. A link counts by where it points to.
     """
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in files:
@@ -96,7 +103,9 @@ def ignore_file(config: Recipe) -> Path | None:
 
 
 def context_files(config: Recipe) -> tuple[str, ...]:
-    """List the files of the context without those that its ignore file leaves out."""
+    """List the files of the context without those that its ignore file leaves out, sorted by
+    path.
+    """
     from docker.utils.build import exclude_paths
 
     ignore = ignore_file(config)
@@ -107,5 +116,6 @@ def context_files(config: Recipe) -> tuple[str, ...]:
 
 
 def _counts(path: Path) -> bool:
+    """Return whether a path is part of the inputs: a file or a link, but no ignore file."""
     is_file = path.is_file() or path.is_symlink()
     return is_file and not path.name.endswith(".dockerignore")

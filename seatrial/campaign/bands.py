@@ -24,6 +24,8 @@ _UNITS = {"mhz": "MHz", "w": "W", "c": "°C"}  # of what devices report, by the 
 class Band:
     """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in
     the title's unit.
+
+    The four have an entry for each moment, in order.
     """
 
     title: str
@@ -36,7 +38,9 @@ class Band:
 def bands_of(result: RunResult, store: "Store") -> list[Band]:
     """Return the bands of the campaign that `result` is of; none for any other run.
 
-    Raises SeatrialError.
+    First what devices reported, by hour, then the numbers of the phases, but for those of single
+    message sizes. Numbers with one moment are left out. Raises SeatrialError where the history
+    cannot be read.
     """
     state = store.campaign(result.cluster, result.suite)
     if state is None or state.started != result.started:
@@ -65,7 +69,10 @@ def _title(metric: str) -> str:
 
 
 def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:
-    """Summarize each moment that has readings: its hour, and their lowest, median and highest."""
+    """Summarize each moment that has readings: its hour, and their lowest, median and highest.
+
+    `moments` are in seconds of the campaign; a reading that is not finite does not count.
+    """
     rows = []
     for at_s, readings in moments:
         known = readings[np.isfinite(readings)]

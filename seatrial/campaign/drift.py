@@ -41,7 +41,10 @@ _FLOOR = 0.5  # of what it was: less than this fails
 
 @dataclass(frozen=True, slots=True)
 class PhaseNumbers:
-    """The numbers of one suite's phases: `readings` has a row a phase, and a column a series."""
+    """The numbers of one suite's phases: `readings` has a row a phase, and a column a series.
+
+    `began_s` is the time of the campaign, in order. What was not measured is NaN.
+    """
 
     suite: str
     began_s: "NDArray[np.float64]"
@@ -86,7 +89,10 @@ def drift_check(
 
 
 def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
-    """Read the numbers of the phases of each suite. Raises SeatrialError."""
+    """Read the numbers of the phases of each suite.
+
+    The series are those of its first phase. Raises SeatrialError where the history cannot be read.
+    """
     by_suite = defaultdict(list)
     for phase in state.counted:
         by_suite[phase.suite].append(phase)
@@ -121,7 +127,7 @@ def _table(
 
 
 def _suspect(judgement: Judgement) -> Suspect | None:
-    """Return the part that a judgement blames; None for the cluster as a whole."""
+    """Return the part that a judgement blames; None for the cluster as a whole, or a group."""
     subject = judgement.measurement.subject
     if subject.kind not in ("node", "gpu", "link"):
         return None
@@ -129,13 +135,17 @@ def _suspect(judgement: Judgement) -> Suspect | None:
 
 
 def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:
-    """Yield a judgement for each series that has readings at both ends."""
+    """Yield a judgement for each series that has readings at both ends.
+
+    Readings of like parts are divided by their median in each phase. What then has lost more than
+    `_LIMIT` drifts if chance explains it to less than `_CHANCE`, or if it is far below like parts.
+    """
     count = len(phases.series)
     relative = np.array(phases.readings)
     judged = np.zeros(count, dtype=bool)
     for columns in alike(phases.series):
         is_compared = len(columns) >= _LEAST_PEERS
-        if is_compared:
+        if is_compared:  # what slows all of them down blames none
             usual = median_of(relative[:, columns].T)
             relative[:, columns] /= usual[:, None]
         judged[columns] = is_compared or not one_machine
@@ -149,6 +159,7 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
     lost = judged & (kept < 1 - _LIMIT)
     chance = np.ones(count)
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
+    # As many tests as series, by Bonferroni
     is_unlikely = chance * judged.sum() <= _CHANCE
     drifts = is_unlikely | (lost & outlying)
     for column in np.flatnonzero(judged).tolist():
@@ -162,7 +173,10 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
 
 
 def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return what share of each number is left at the end; of times, what share of the speed."""
+    """Return what share of each number is left at the end; of times, what share of the speed.
+
+    NaN without a reading in the first or last hour.
+    """
     begin, end = _ends(phases.began_s)
     falls = np.array([m.better == "higher" for m in phases.series])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -174,7 +188,7 @@ def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return how far each part fell below like parts, in units of their robust spread; 0 for few
-    parts.
+    parts, and for all where most are equal.
     """
     none = np.zeros(len(kept))
     known = kept[np.isfinite(kept)]
@@ -182,7 +196,7 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
         return none
     middle = np.median(known)
     distances = np.abs(known - middle)
-    spread = 1.4826 * np.median(distances)
+    spread = 1.4826 * np.median(distances)  # the standard deviation of normal values
     if not spread:
         return none
     scores: NDArray[np.float64] = np.nan_to_num((middle - kept) / spread)
@@ -208,6 +222,8 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
     """Return the phases of the first and of the last hour; of a campaign that is shorter than three
     hours, thirds.
+
+    Two masks over the phases, which begin at `began_s`.
     """
     since = began_s - began_s[0]
     length = since[-1]
@@ -231,7 +247,9 @@ def _judgement(
     verdict = Verdict.PASS
     reason = Reason()
     if drifts:
-        verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
+        verdict = Verdict.DEGRADED
+        if kept < _FLOOR:
+            verdict = Verdict.FAIL
         lost_percent = 100 * (1 - kept)
         reason = Reason.of(
             "drift-found",
@@ -251,6 +269,9 @@ def _judgement(
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the
     order of time.
+
+    NaNs are left out. By the normal approximation, without a correction for ties; 1 for a column
+    that has fewer than two readings.
     """
     rows, columns = readings.shape
     first, second = np.triu_indices(rows, 1)
@@ -273,5 +294,7 @@ def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def _variance(count: int) -> float:
-    """Return the variance of Kendall's score without a trend and without ties."""
+    """Return the variance of Kendall's score of so many readings, without a trend and without
+    ties.
+    """
     return count * (count - 1) * (2 * count + 5) / 18

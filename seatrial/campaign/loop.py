@@ -33,7 +33,11 @@ RunPhase = Callable[[Cluster, Suite, str], RunResult]
 
 @dataclass(slots=True)
 class Loop:
-    """A campaign at work. `keep` saves each state, and `new_run_id` names the next run."""
+    """A campaign at work.
+
+    `keep` saves each state, `new_run_id` names the next run, `wait` sleeps, and `notes` are for the
+    campaign's result.
+    """
 
     state: CampaignState
     cluster: Cluster
@@ -53,10 +57,8 @@ class Loop:
             if cluster is None:
                 nodes = self.cluster.nodes
                 return Reason.of("campaign-too-few-nodes", left=nodes - before, of=nodes)
-            result = self._phase(
-                cluster.at(self.state.spent_s),
-                self.suites[len(self.state.counted) % len(self.suites)],
-            )
+            suite = self.suites[len(self.state.counted) % len(self.suites)]  # in turn
+            result = self._phase(cluster.at(self.state.spent_s), suite)
             if self.state.phases[-1].seconds or len(self.state.left_out) > before:
                 tries = 0
                 continue
@@ -82,6 +84,9 @@ class Loop:
         return self.cluster.without(names) or self.cluster
 
     def _phase(self, cluster: Cluster, suite: Suite) -> RunResult:
+        """Run one phase and note what came of it; the state is saved before and after, so that a
+        campaign that is killed goes on from there.
+        """
         run_id = self.new_run_id()
         self._keep(self.state.begin(suite.name, run_id))
         result = self.run_phase(cluster, suite, run_id)
@@ -100,6 +105,7 @@ class Loop:
         return result
 
     def _keep(self, state: CampaignState) -> None:
+        """Go on from a state, and save it."""
         self.state = state
         self.keep(state)
 
@@ -122,9 +128,8 @@ class Loop:
 
 
 def counted_s(result: RunResult) -> float:
-    """Return the seconds of the run that count for the campaign.
-
-    None if its nodes were taken away before it could conclude.
+    """Return the seconds of the run that count for the campaign: 0 if its nodes were taken away
+    before it could conclude.
     """
     was_taken = result.verdict is Verdict.INCONCLUSIVE and result.reason.code in _TAKEN
     return 0.0 if was_taken else held_s(result)
@@ -147,13 +152,10 @@ def broken_nodes(result: RunResult) -> dict[str, str | None]:
     for check in result.checks:
         for suspect in check.raw.suspects:
             code = suspect.evidence.code
-            is_bad = (suspect.verdict or check.raw.verdict) in (Verdict.FAIL, Verdict.CORRUPT)
-            if (
-                suspect.kind in ("node", "gpu")
-                and suspect.confidence >= SURE
-                and is_bad
-                and code not in _SLOW
-            ):
+            if suspect.kind not in ("node", "gpu") or suspect.confidence < SURE:
+                continue
+            verdict = suspect.verdict or check.raw.verdict
+            if verdict in (Verdict.FAIL, Verdict.CORRUPT) and code not in _SLOW:
                 broken.setdefault(suspect.name.partition("/")[0], code)
     return broken
 
@@ -162,10 +164,10 @@ def resumed(state: CampaignState) -> CampaignState:
     """Return the state in which the phase that was killed with the campaign is inconclusive, with 0
     seconds.
     """
-    phases = tuple(
-        phase
-        if phase.verdict
-        else replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
-        for phase in state.phases
-    )
-    return replace(state, phases=phases)
+    phases = []
+    for phase in state.phases:
+        ended = phase
+        if not phase.verdict:
+            ended = replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
+        phases.append(ended)
+    return replace(state, phases=tuple(phases))

@@ -13,7 +13,7 @@ LATENCY_MAX_BYTES = 1 << 20  # time follows from busbw for larger messages
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A measurement and the worst judgement on it, if there is one."""
+    """A measurement and the worst judgement on it; None where nobody judged it."""
 
     measurement: Measurement
     judgement: Judgement | None
@@ -37,6 +37,8 @@ class Point:
 class Curve:
     """The busbw of one operation over message sizes, smallest first, and what its plateau should be
     (GB/s).
+
+    It has two points or more.
     """
 
     operation: str
@@ -46,8 +48,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class LatencyTable:
-    """Microseconds by message size (rows) and operation (columns); None where nothing was
-    measured.
+    """Microseconds by message size (rows) and operation (columns); None where nothing was measured.
+
+    A row is a size in bytes, and a value for each of `operations`.
     """
 
     operations: tuple[str, ...]
@@ -72,6 +75,9 @@ def every_reading(check: Check) -> list[Reading]:
 
 
 def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Reading]:
+    """Return each measurement with the worst judgement of its series, then those that were judged
+    alone.
+    """
     judged: dict[str, Judgement] = {}
     for judgement in check.judgements:
         key = judgement.measurement.series()
@@ -86,17 +92,15 @@ def busbw_curves(check: Check) -> list[Curve]:
     measured.
     """
     all_readings = readings(check)
-    plateaus = {
-        _operation(r.measurement): r.judgement.expected
-        for r in all_readings
-        if _is_plateau(r) and r.judgement
-    }
+    plateaus = {}
+    for reading in all_readings:
+        if reading.judgement and _is_plateau(reading):
+            plateaus[_operation(reading.measurement)] = reading.judgement.expected
     by_operation = _by_operation(r for r in all_readings if r.measurement.metric == "busbw")
     curves = []
     for operation, group in by_operation.items():
-        points = tuple(
-            _point(size, reading) for size, reading in _one_placement(group).items() if size > 0
-        )
+        by_size = _one_placement(group)
+        points = tuple(_point(size, reading) for size, reading in by_size.items() if size > 0)
         if len(points) > 1:
             curves.append(Curve(operation, points, plateaus.get(operation, Expected())))
     return curves
@@ -118,14 +122,11 @@ def latency_table(check: Check) -> LatencyTable | None:
 
 def losses(check: Check) -> tuple[float, ...]:
     """Return the loss of every training step in order; empty if it was not recorded."""
-    return next(
-        (
-            m.samples
-            for r in readings(check)
-            if (m := r.measurement).metric == "loss" and len(m.samples) > 1
-        ),
-        (),
-    )
+    for reading in readings(check):
+        m = reading.measurement
+        if m.metric == "loss" and len(m.samples) > 1:
+            return m.samples
+    return ()
 
 
 def plateau(check: Check, operation: str) -> float | None:
@@ -156,11 +157,13 @@ def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
 
 
 def _badness(judgement: Judgement) -> tuple[int, bool, float]:
+    """Return a sort key: the worst verdict, then whole sweeps, then the furthest off."""
     off = round(abs(judgement.deviation or 0.0), 2)  # what differs by less keeps its order
     return judgement.verdict.severity, "message_bytes" in judgement.measurement.conditions, -off
 
 
 def _is_plateau(reading: Reading) -> bool:
+    """Return whether it is the busbw of large messages over the whole cluster."""
     return (
         reading.measurement.metric == "busbw_plateau"
         and reading.measurement.subject.kind == "cluster"
@@ -168,6 +171,7 @@ def _is_plateau(reading: Reading) -> bool:
 
 
 def _operation(measurement: Measurement) -> str:
+    """Return what a measurement is of; its metric where it has no operation."""
     return measurement.operation or measurement.metric
 
 
@@ -176,11 +180,8 @@ def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
     groups: dict[str, list[Reading]] = {}
     for reading in readings:
         m = reading.measurement
-        if (
-            m.subject.kind == "cluster"
-            and m.finite
-            and isinstance(m.conditions.get("message_bytes"), int)
-        ):
+        has_size = isinstance(m.conditions.get("message_bytes"), int)
+        if has_size and m.finite and m.subject.kind == "cluster":
             groups.setdefault(_operation(m), []).append(reading)
     return groups
 
@@ -196,6 +197,7 @@ def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
 
 
 def _point(message_bytes: int, reading: Reading) -> Point:
+    """Return the point of a curve; without a judgement nothing is expected of it."""
     m = reading.measurement
     judgement = reading.judgement
     if judgement is None:

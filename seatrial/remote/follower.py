@@ -35,7 +35,9 @@ _WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process wa
 
 
 class KeptLines:
-    """The first and the last lines of an output that may be endless."""
+    """The first and the last lines of an output that may be endless, `_MOST_LINES` and
+    `_MOST_CHARS` of each at most.
+    """
 
     def __init__(self) -> None:
         self._head: list[str] = []
@@ -68,7 +70,12 @@ class KeptLines:
 
 
 class Follower:
-    """Reads one mpirun to its end, whichever end that is."""
+    """Reads one mpirun to its end, whichever end that is.
+
+    `on_line` is called with each line that is kept, and `is_done` says which of them is the last of
+    interest. At most `max_bytes` are read, and until `SUPERVISOR_GRACE_S` after `timeout_s`.
+    `ranks` is their number: many take longer to leave.
+    """
 
     def __init__(
         self,
@@ -99,7 +106,11 @@ class Follower:
         self._has_pipe = isinstance(process, RemoteRanks)  # of rank 0
 
     def follow(self) -> MpiResult:
-        """Read to the end; return the result."""
+        """Read to the end; return the result.
+
+        An end is that of the process, more output than may be, or time that is up; a process that
+        stays after its last line of interest is asked to end.
+        """
         while (batch := self._process.read_lines(0.2)) is not None:
             self._take_batch(batch)
             too_late = time.monotonic() > self._deadline
@@ -117,6 +128,9 @@ class Follower:
         return self._result(status)
 
     def _take_batch(self, batch: Iterable[str]) -> None:
+        """Take the lines that have come in; whole ones only where srun cuts long ones into
+        several.
+        """
         for line in batch:
             with_newline = len(line) + 1
             self._room -= max(with_newline, _LINE_COST)
@@ -128,9 +142,11 @@ class Follower:
                 self._take(whole)
 
     def _is_too_much(self) -> bool:
+        """Return whether more has come in than may: of lines, each at a cost, or of bytes."""
         return self._room < 0 or self._process.received_bytes > self._max_bytes
 
     def _ask_to_end(self) -> None:
+        """Close the input of the supervisor, for which that is the sign to end everything."""
         log.warning(
             "mpirun has printed everything and does not leave; ending it and using its output"
         )
@@ -167,6 +183,11 @@ class Follower:
         self._keep(line)
 
     def _keep(self, line: RankLine) -> None:
+        """Keep a line and hand it on, unless it is a report of seatrial's own, or noise of the
+        launcher.
+
+        What the supervisor says is kept apart, and no line after it.
+        """
         if self._supervisor is not None:  # ranks that are ended complain of each other
             return
         text = str(line)
@@ -195,6 +216,11 @@ class Follower:
             self._settled_at = time.monotonic() + self._settle_s
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
+        """Return what was read, with how it ended.
+
+        A message of the supervisor goes before `status`, which then is its own. With neither, and
+        time left, the connection was lost.
+        """
         seconds = time.monotonic() - self._started
         for line in self._srun.unended():
             self._take(line)

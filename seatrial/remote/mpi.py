@@ -45,7 +45,10 @@ _BYTES_PER_RANK = 64 * 1024
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
-    """Return one line per node, by the address or the name that its peers reach it at."""
+    """Return one line per node, by the address or the name that its peers reach it at.
+
+    mpirun fills a node's slots before the next, in this order.
+    """
     lines = (f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
     return "".join(lines)
 
@@ -171,12 +174,15 @@ def _pipe(sessions: str) -> str:
 
 
 def _for_shell(environment: Environ) -> bytes:
-    """Return the variables as one line for supervise.sh."""
+    """Return the variables as one line for supervise.sh: exports, in base64, since values may have
+    newlines.
+    """
     exports = (f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     return base64.b64encode("".join(exports).encode())
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
+    """Return the name of the node of each rank, by rank."""
     return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
 
 
@@ -205,7 +211,9 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         file = _FILE_NAME.sub("_", node.address)
         status_file = f"{file}.status"
         status = "".join(by_file[status_file])
-        exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
+        exit_status = None  # it has not ended, or the file was cut off
+        if re.fullmatch(r"\d{1,3}", status):
+            exit_status = int(status)
         session = Session(node.name, tuple(by_file[file]), exit_status)
         if session.failed and status_file != first_failed:
             session = replace(session, exit_status=None)
@@ -225,6 +233,10 @@ def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
 
 @contextmanager
 def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
+    """Write the hostfile, start the command on the head node, and close the connection at the end.
+
+    What runs there ends with the connection, by its supervisor.
+    """
     with connected(testbed, testbed.head, 30) as head:
         path = shlex.quote(hostfile_path(testbed))
         lines = hostfile(testbed.nodes).encode()
@@ -239,6 +251,8 @@ def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple[Suspect, ...]:
     """Return the node whose ranks print most, where it is most of all that is printed; empty if
     none stands out.
+
+    Runs `argv` for 20 s at most, and reads more of it than ranks print that do not flood.
     """
     printed: Counter[int] = Counter()
 

@@ -44,7 +44,7 @@ def reach_peers(
 ) -> dict[str, Reason]:
     """Return by name why peers' sshd sends no banner to the contacted node; there is no login.
 
-    Raises RemoteError where the node does not say it.
+    `timeout_s` is for one peer. Raises RemoteError where the node does not say it.
     """
     addresses = [[peer.address, peer.port] for peer in peers]
     request = {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
@@ -56,7 +56,10 @@ def reach_peers(
 def _asked(
     testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float
 ) -> str:
-    """Return the output of a probe that reads its request from standard input."""
+    """Return the output of a probe that reads its request from standard input.
+
+    Raises RemoteError where the node does not answer within `timeout_s`.
+    """
     command = shlex.join(standard_library_program(testbed, probe))
     stdin = json.dumps(request).encode()
     return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
@@ -67,7 +70,7 @@ def log_in_to_peers(
 ) -> dict[str, Reason]:
     """Try SSH from the contacted node to each of `peers`, with host key and key.
 
-    Return errors by name, empty if none.
+    Return errors by name, empty if none; a peer that the answer lacks counts as not tried.
     """
     request = {
         "peers": [
@@ -105,6 +108,7 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
 
 
 def _reason(peer: Node, unreached: Unreached) -> Reason:
+    """Return the reason of a peer that a node does not reach, from the word of the probe for it."""
     code, values = _REASONS[unreached]
     return Reason.of(code, address=peer.address, port=peer.port, **values)
 
@@ -156,6 +160,7 @@ def try_streams(
 
 
 def _raise_floods(answers: Mapping[str, object]) -> None:
+    """Raise NodesError that names the nodes whose probe prints without end, if there are any."""
     if floods := {
         name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)
     }:
@@ -163,6 +168,9 @@ def _raise_floods(answers: Mapping[str, object]) -> None:
 
 
 def _running(name: str, contact: NodeConnection) -> StreamProbe:
+    """Return the probe of a node. Raises RemoteError, which names the node, if it has not
+    started.
+    """
     if isinstance(contact.streams, RemoteError):
         raise RemoteError(placed(name, contact.streams.reason))
     assert contact.streams is not None

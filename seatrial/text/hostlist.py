@@ -19,6 +19,8 @@ _RANGE = lazy(r"(\d{1,9})(?:-(\d{1,9}))?")
 def host_list(names: Iterable[str]) -> str:
     """Format `names` by common stem with their numbers as ranges, cut if too long: "node-[0-3,7],
     head".
+
+    Stems are in the order of their first host, names without a number last; a name counts once.
     """
     parts: list[str] = []
     plain: list[str] = []
@@ -56,7 +58,9 @@ def _of_stem(stem: str, digits: Sequence[str]) -> Iterator[str]:
 
 
 def _ranges(stem: str, width: int, digits: Sequence[str]) -> str:
-    """Format the hosts of a stem, their numbers padded to a width."""
+    """Format the hosts of a stem, their numbers padded to a width: "node-[0-3,7]", or "node-7" for
+    one.
+    """
     last_by_first: dict[int, int] = {}
     first = -1
     last = -1
@@ -96,7 +100,10 @@ def expand(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_pattern(pattern: str) -> Iterator[str]:
-    """Yield the hosts of a name, or of a name with ranges."""
+    """Yield the hosts of a name, or of a name with ranges; only one pair of brackets.
+
+    Raises ValueError for what is neither.
+    """
     names: Iterable[str] = [pattern]
     if match := _BRACKETS.fullmatch(pattern):
         before, ranges, after = match.groups()
@@ -111,7 +118,11 @@ def _of_pattern(pattern: str) -> Iterator[str]:
 
 
 def _numbers(pattern: str, ranges: str) -> Iterator[str]:
-    """Yield the numbers of ranges, each as wide as the first of its range."""
+    """Yield the numbers of ranges, each as wide as the first of its range.
+
+    `ranges` is what stands in the brackets of `pattern`. Raises ValueError for a range that is
+    empty or malformed.
+    """
     problem = f"a range must be as in gpu-[01-64,70], smaller number first, is {pattern[:300]!r}"
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)

@@ -57,7 +57,9 @@ class Checkpoints:
         self.model = model
         self.optimizer = optimizer
         self.device = device
-        self.folder = Path(options.checkpoint_dir) if options.checkpoint_dir else None
+        self.folder = None
+        if options.checkpoint_dir:
+            self.folder = Path(options.checkpoint_dir)
         self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
         self.pending: Any = None
         # Bytes of all ranks, seconds of the slowest rank
@@ -107,6 +109,8 @@ class Checkpoints:
     def save(self, step: int) -> Json:
         """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
         of all ranks.
+
+        Every rank calls this. An asynchronous save waits for the one before it.
         """
         began = time.perf_counter()
         self._wait()
@@ -136,6 +140,9 @@ class Checkpoints:
         self._written(began, size, step)
 
     def _written(self, began: float, size: float, step: int) -> None:
+        """Note a save that is on disk, and drop older ones: by one rank of each node, as the
+        directory may be the node's own.
+        """
         seconds = self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
         self.writes.append((size, seconds))
         self._spread_metadata(self._path(step))
@@ -145,7 +152,10 @@ class Checkpoints:
             shutil.rmtree(self._path(old), ignore_errors=True)
 
     def _spread_metadata(self, path: Path) -> None:
-        """Copy rank 0's metadata to the nodes whose disks do not have it."""
+        """Copy rank 0's metadata to the nodes whose disks do not have it.
+
+        Every rank calls this. Raises RuntimeError for more than `_MOST_METADATA` bytes.
+        """
         file = path / _METADATA
         missing = self._over_ranks(not file.exists())
         if not missing:
@@ -228,10 +238,12 @@ class Checkpoints:
         }
 
     def _state(self) -> Json:
+        """Return what a checkpoint holds; torch loads into it in place."""
         model, optimizer = get_state_dict(self.model, self.optimizer, options=_flat())
         return {"model": model, "optimizer": optimizer}
 
     def _path(self, step: int) -> Path:
+        """Return the folder of the checkpoint after that step."""
         return Path(self.folder or ".", f"step-{step:08d}")
 
     def _steps(self) -> list[int]:
@@ -244,6 +256,7 @@ class Checkpoints:
         return sorted(steps)
 
     def _over_ranks(self, value: float, operation: Any = dist.ReduceOp.SUM) -> float:
+        """Return the sum of every rank's value, or its maximum; a truth counts as 1."""
         number = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(number, op=operation)
         return float(number)
@@ -255,7 +268,9 @@ def _flat() -> StateDictOptions:
 
 
 def bytes_of(state: Any) -> Iterator[int]:
-    """Yield the bytes of this rank's part of each tensor in a state."""
+    """Yield the bytes of this rank's part of each tensor in a state; other values count for
+    nothing.
+    """
     if isinstance(state, torch.Tensor):
         yield local(state).numel() * state.element_size()
     elif isinstance(state, dict):

@@ -48,9 +48,11 @@ _DTYPES = {
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
     """Choose the call of the operation by a trial on a small buffer; with a note for the log.
 
-    Raises CannotStart.
+    Every rank takes part in the trials. Raises CannotStart where torch has none, and what torch
+    raises for any other cause, as for a lost connection.
     """
     layout = COLLECTIVES[operation].layout
+
     part = torch.ones(16, dtype=dtype)
     whole = torch.ones(16 * ranks, dtype=dtype)
     # What torch says when it refuses the call itself, which it does before anything is sent.
@@ -83,6 +85,7 @@ def all_gather(source: Tensor, target: Tensor) -> None:
 
 
 def _by_rank(buffer: Tensor) -> list[Tensor]:
+    """Return the parts of a buffer, one for each rank, in the same memory."""
     return list(buffer.view(dist.get_world_size(), -1))
 
 
@@ -170,14 +173,19 @@ _OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a row: mean seconds of one iteration, wrong elements over all ranks."""
+    """One side of a row, in place or not: mean seconds of one iteration, wrong elements over all
+    ranks.
+    """
 
     seconds: float
     wrong: int
 
 
 class RankSweep:
-    """One rank's part in the sweep."""
+    """One rank's part in the sweep.
+
+    Raises CannotStart where no size gives every rank an element, or torch cannot do the operation.
+    """
 
     def __init__(self, options: Namespace, here: RankPlacement) -> None:
         operation = options.operation
@@ -257,7 +265,9 @@ class RankSweep:
         return pattern(rank, self._turn, self.top, layout.sent)
 
     def measure(self, source: Tensor, target: Tensor) -> float:
-        """Return the seconds of one iteration, the mean over the ranks."""
+        """Return the seconds of one iteration, the mean over the ranks; the first one is not
+        timed.
+        """
         iterations = self.options.iterations
         self.collective(source, target)
         dist.barrier()
@@ -269,7 +279,7 @@ class RankSweep:
         return summed / int(self.here.world_size)
 
     def check(self, layout: Shape, target: Tensor) -> int:
-        """Count wrong elements, summed over the ranks."""
+        """Count wrong elements, summed over the ranks, so that every rank has the same number."""
         operation = self.options.operation
         here = self.here
         if self.options.corrupt == here.rank:
@@ -300,7 +310,10 @@ def over_ranks(value: float) -> float:
 
 
 class Printer:
-    """The table of nccl-tests, printed by rank 0 a row at a time."""
+    """The table of nccl-tests, printed by rank 0 a row at a time.
+
+    All ranks count what they would print, since the exit status of each comes of it.
+    """
 
     def __init__(self, options: Namespace, here: RankPlacement) -> None:
         self.options = options
@@ -315,7 +328,7 @@ class Printer:
             print(text, flush=True)
 
     def header(self, devices: Sequence[str], note: str | None) -> None:
-        """Print what stands above the rows."""
+        """Print what stands above the rows; `devices` has a line of each rank."""
         o = self.options
         self.say(
             f"# Collective test starting: {o.operation}_perf (gloo probe, torch "
@@ -344,7 +357,9 @@ class Printer:
         )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
-        """Print the row of one size, with both sides."""
+        """Print the row of one size in bytes, with both sides: first out of place, then in
+        place.
+        """
         collective = self.collective
         root = 0 if collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
@@ -380,7 +395,9 @@ def _digits(time_us: float) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Sweep, and print the table; return the exit status."""
+    """Sweep, and print the table; return the exit status: `WRONG_RESULT` for a wrong element on any
+    rank.
+    """
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
@@ -413,11 +430,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Return the options; exit with 2 for bad ones."""
     parser = parser_of("collective.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
-    if (
-        not 0 < options.min_bytes <= options.max_bytes
-        or options.step_factor < 2
-        or options.iterations < 1
-    ):
+    are_sizes = 0 < options.min_bytes <= options.max_bytes
+    if not are_sizes or options.step_factor < 2 or options.iterations < 1:
         parser.error(
             "needs 0 < --min-bytes <= --max-bytes, --step-factor of 2 or more, "
             "--iterations of 1 or more"

@@ -22,8 +22,9 @@ _GROUP = "Process Group Description"
 
 
 def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str, float]:
-    """Run one more step on every rank; on rank 0, return each group's share of its time, else
-    {}.
+    """Run one more step on every rank; on rank 0, return each group's share of its time, else {}.
+
+    Shares may add up to more than 1, as kernels of several groups run at once.
     """
     if dist.get_world_size() == 1:
         return {}
@@ -46,7 +47,10 @@ def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str
 
 
 def shares(events: Iterable[dict[str, Any]], step_us: float) -> dict[str, float]:
-    """Return each group's share of a step of so many microseconds, from the events of a trace."""
+    """Return each group's share of a step of so many microseconds, from the events of a trace.
+
+    Only whole events (X) of kernels have a time; those of no group are `all`.
+    """
     taken: dict[str, float] = {}
     for event in events:
         name = str(event.get("name", ""))

@@ -26,7 +26,11 @@ RECENT_S = 3600.0  # an older Xid has been seen to
 
 
 def main(fast, gpus, wanted_ports):
-    """Print the line and return the exit status."""
+    """Print the line and return the exit status.
+
+    `fast` is who asks, "slurm" or "kubernetes"; `gpus` and `wanted_ports` are how many there must
+    be.
+    """
     signal.signal(signal.SIGALRM, lambda *_: _exit_at_deadline(fast))
     signal.alarm(STOPS_S)
     began = time.monotonic()
@@ -57,6 +61,7 @@ def report(fast, faults, unknown, seen):
 
 
 def _unknown_status(fast):
+    """Return the exit status of what is not known: for Slurm no fault, as it has no third state."""
     return 2 if fast == "kubernetes" else 0
 
 
@@ -68,7 +73,11 @@ def _exit_at_deadline(fast):
 
 
 def look(gpus, wanted_ports, deadline):
-    """Return the faults of this machine, what is unknown, and what was seen."""
+    """Return the faults of this machine, what is unknown, and what was seen.
+
+    The first two are lists of sentences, the last is one. What does not answer until `deadline`, of
+    time.monotonic, is left out.
+    """
     faults = []
     unknown = []
     listed = inventory.gpu_list(deadline)
@@ -97,7 +106,10 @@ def look(gpus, wanted_ports, deadline):
 
 
 def of_gpu(gpu):
-    """Yield what the GPU itself reports as damage, or as a slowdown by hardware."""
+    """Yield what the GPU itself reports as damage, or as a slowdown by hardware.
+
+    `gpu` is as `inventory.gpu_list` has it; a fact that the driver does not tell is no fault.
+    """
     recovery = str(gpu.get("recovery") or "")
     if gpu.get("requires_reset"):
         yield "requires a reset"
@@ -121,7 +133,10 @@ def of_gpu(gpu):
 
 
 def of_kernel(xids):
-    """Yield the driver's errors of the last hour that ask for a repair."""
+    """Yield the driver's errors of the last hour that ask for a repair.
+
+    An error without an age counts as one of now.
+    """
     for error in xids:
         kind = error["kind"]
         number = error["number"]

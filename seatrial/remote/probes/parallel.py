@@ -48,7 +48,10 @@ DEGREES = ("pp", "fsdp", "cp", "ep", "tp")  # from the outermost to the innermos
 
 @dataclass(frozen=True)
 class Degrees:
-    """How many ranks share each dimension; their product is the number of ranks."""
+    """How many ranks share each dimension; their product is the number of ranks.
+
+    1 where ranks do not share it.
+    """
 
     pp: int = 1
     fsdp: int = 1
@@ -70,12 +73,14 @@ class Degrees:
 def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
     """Return the degrees of so many ranks; fsdp takes the rest where it is not given.
 
-    Raises CannotStart.
+    `requested` has the degrees by name, None for those that are not given. Raises CannotStart where
+    their product is no divisor of `ranks`, or with fsdp not `ranks`.
     """
     degrees = {name: requested.get(name) or 1 for name in DEGREES}
     others = math.prod(degree for name, degree in degrees.items() if name != "fsdp")
     rest = ranks // others
-    if ranks % others or (requested.get("fsdp") and degrees["fsdp"] != rest):
+    is_other = requested.get("fsdp") and degrees["fsdp"] != rest
+    if ranks % others or is_other:
         product = " x ".join(
             f"{name} {degree}" for name, degree in degrees.items() if requested.get(name)
         )
@@ -88,7 +93,7 @@ def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
 
 
 def divisors(number: int) -> str:
-    """Name the divisors of a number."""
+    """Name the divisors of a number, the smallest first: "1, 2, 3, 6"."""
     return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 
@@ -118,7 +123,11 @@ def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> 
 
 @dataclass
 class Meshes:
-    """The groups of ranks: one mesh per use, over the same ranks in the same order."""
+    """The groups of ranks: one mesh per use, over the same ranks in the same order.
+
+    `whole` has each degree, `dense` the ranks with the same parameters as one dimension, and
+    `experts` those with the same experts; None without ep.
+    """
 
     whole: DeviceMesh
     dense: DeviceMesh
@@ -159,6 +168,9 @@ def build(
 ) -> Decoder:
     """Return this rank's part of a decoder, with its values; block by block, so that no rank ever
     holds the whole.
+
+    Degrees that do not divide the model are an error of `problems`, not of this. Values depend on
+    the seed and a parameter's name alone, so that each degree trains the same model.
     """
     with torch.device("meta"):
         model = Decoder(size, options.sequence)
@@ -175,7 +187,7 @@ def build(
     for name, block in model.blocks.items():
         block.to_empty(device=device)
         initialize(block, f"blocks.{name}.", options.seed)
-        if options.precision == "fp8":
+        if options.precision == "fp8":  # torchao wants it before sharding
             _to_float8(block)
         if meshes.experts is not None:
             for network in block.feed.networks.values():
@@ -208,6 +220,9 @@ def too_old(degrees: Degrees, device: str) -> Iterator[str]:
 def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[..., Any]:
     """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters
     with no other.
+
+    Gradients are summed in float32. A pipeline keeps parameters after the forward pass, since its
+    microbatches need them again at once.
     """
     if not meshes.is_sharded:
         return lambda module, **_: module
@@ -218,7 +233,9 @@ def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[...,
 
 
 def autocast(meshes: Meshes, precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Return the precision of what is not sharded: `fully_shard` casts parameters itself."""
+    """Return the context of the precision for what is not sharded: `fully_shard` casts parameters
+    itself.
+    """
     is_on = precision != "fp32" and not meshes.is_sharded
     context: AbstractContextManager[Any] = torch.autocast(
         device.type, torch.bfloat16, enabled=is_on
@@ -252,7 +269,9 @@ def _divide_tensors(model: Decoder, mesh: DeviceMesh) -> None:
 
 
 def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> None:
-    """Give a block its part of the experts and of the sequence."""
+    """Give a block its part of the experts and of the sequence; without ep and cp it stays as it
+    is.
+    """
     if degrees.ep > 1 and isinstance(block.feed, Experts):
         own = block.feed.all_experts // degrees.ep
         first = meshes.rank("ep") * own
@@ -267,7 +286,11 @@ def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> Non
 
 
 def _exchange(group: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
-    """Send rows to the ranks of a group; gradients go the way back."""
+    """Send rows to the ranks of a group; gradients go the way back.
+
+    `sent` and `received` are how many rows go to each rank, and come from it. Numbers of experts,
+    which are integers, have no gradient.
+    """
     if not rows.is_floating_point():
         out = rows.new_empty(sum(received))
         dist.all_to_all_single(out, rows.flatten(), received, sent, group=group)
@@ -276,7 +299,10 @@ def _exchange(group: Any, rows: torch.Tensor, sent: list[int], received: list[in
 
 
 def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tensor) -> torch.Tensor:
-    """Swap the dimension of `x` that the ranks of the mesh share."""
+    """Swap the dimension of `x` that the ranks of the mesh share.
+
+    The ranks share `divided`, of which `x` is this rank's part; they then share `to_divide`.
+    """
     whole = DTensor.from_local(x.contiguous(), mesh, [Shard(divided)], run_check=False)
     return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
 
@@ -301,6 +327,8 @@ def _to_float8(block: nn.Module) -> None:
 def average_experts(model: Decoder, degrees: Degrees) -> None:
     """Divide the gradients of experts by the number of ranks that share them, since they are of the
     tokens of all.
+
+    Experts that had no token have no gradient.
     """
     if degrees.ep == 1:
         return

@@ -42,6 +42,8 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str) -> Json:
     """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank
     and replay.
+
+    Every rank calls this, and each gets the same answer.
     """
     small = replace(
         size,
@@ -52,6 +54,7 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
     sequence = min(_SEQUENCE, options.sequence)
     digests = []
     step_ms = []
+    # Of the last replay, for the transport: all ranks have the same if they are right
     gradients: list[Tensor] = []
     for replay in range(_REPLAYS):
         wrong = is_wrong(options, here, "compute", replay)
@@ -60,9 +63,8 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
         counted = times[1:] or times  # the first allocates
         # A median would not see a device held back in bursts
         step_ms.append(round(statistics.mean(counted), 4))
-    transport = _wrong_sums(
-        gradients, digests, device, is_wrong=is_wrong(options, here, "transport", 0)
-    )
+    wrong = is_wrong(options, here, "transport", 0)
+    transport = _wrong_sums(gradients, digests, device, is_wrong=wrong)
     mine = {
         "rank": here.rank,
         "host": here.host,
@@ -112,6 +114,7 @@ def _replay(
             logits = model(inputs)
         loss_of(logits, labels).backward()
         optimizer.step()
+
         steps.append((first, marks.now()))
         if is_wrong and step == options.replays // 2:
             flip_bit(parameters[0])
@@ -122,6 +125,7 @@ def _replay(
 
 
 def _short_digest(text: str) -> str:
+    """Return 16 hexadecimal digits for a text."""
     digest = hashlib.sha256(text.encode())
     return digest.hexdigest()[:16]
 
@@ -137,7 +141,9 @@ def digest_of(tensors: Iterable[Tensor]) -> str:
             starts = range(0, len(words), _WORDS)
             parts = [_weighted(words, first) for first in starts]
             sums.append(sum(parts))
-    values = torch.stack(sums).tolist() if sums else []
+    values = []
+    if sums:  # one copy from the device for all tensors
+        values = torch.stack(sums).tolist()
     return _short_digest(repr(values))
 
 
@@ -150,13 +156,18 @@ def local(tensor: Tensor) -> Tensor:
 def words_of(tensor: Tensor) -> Tensor:
     """Return the bits of every element, as integers of its size; in the same memory where that is
     contiguous.
+
+    A NaN is equal to no NaN, and -0 is equal to 0: as integers they are what they are.
     """
     integers = _INTEGERS[tensor.element_size()]
     return tensor.contiguous().view(-1).view(integers)
 
 
 def _weighted(words: Tensor, first: int) -> Tensor:
-    """Return the sum of some words from the first on, each times a number of its place."""
+    """Return the sum of some words from the first on, each times a number of its place.
+
+    The numbers are odd, so that no change of one word leaves the sum as it was, modulo 2^64.
+    """
     part = words[first : first + _WORDS].long()
     start = first + 1
     end = start + len(part)
@@ -166,7 +177,7 @@ def _weighted(words: Tensor, first: int) -> Tensor:
 
 
 def flip_bit(parameter: Tensor) -> None:
-    """Flip the lowest bit of one element, as a fault does."""
+    """Flip the lowest bit of one element, the middle one, as a fault does."""
     with torch.no_grad():
         words = words_of(parameter.detach())
         words[len(words) // 2] ^= 1
@@ -176,7 +187,9 @@ def _wrong_sums(
     gradients: Sequence[Tensor], digests: Sequence[str], device: str, *, is_wrong: bool
 ) -> int:
     """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients
-    differ already.
+    differ already, and no sum can be told.
+
+    With equal gradients the right sum is a multiple of this rank's own.
     """
     texts = rendezvous.share(digests[-1], device)
     if len(set(texts)) > 1:
@@ -184,7 +197,7 @@ def _wrong_sums(
     ranks = dist.get_world_size()
     wrong = 0
     for bucket, gradient in enumerate(gradients):
-        words = words_of(gradient).long()
+        words = words_of(gradient).long()  # wide enough for the sum of all ranks
         total = words.clone()
         dist.all_reduce(total)
         if is_wrong and not bucket:
@@ -218,6 +231,8 @@ def kind_of(device: torch.device) -> str:
 def odd(ranks: Sequence[Json]) -> list[Json]:
     """Return the ranks whose bits differ from the majority of their kind, by computing or by
     transport.
+
+    Without a majority each of them may be the right one, so that none is certain.
     """
     outliers = []
     for kind in sorted({rank["kind"] for rank in ranks}):
@@ -236,6 +251,9 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
 
 
 def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
+    """Return the entry of a rank that differs in so many replays; `by` is "compute" or
+    "transport".
+    """
     return {
         "rank": rank["rank"],
         "host": rank["host"],

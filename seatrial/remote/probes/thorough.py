@@ -60,8 +60,8 @@ SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
 def sampled(work, seconds, most=100, is_shared=False):
     """Return the seconds per call of `work`, one sample per batch, for about `seconds`.
 
-    LEAST_SAMPLES to about `most` samples. `is_shared`: others may use the processors meanwhile,
-    which is subtracted.
+    `work(times)` does something so often. LEAST_SAMPLES to about `most` samples. `is_shared`:
+    others may use the processors meanwhile, which is subtracted.
     """
     work(WARMUP)
     once = timed(work, 1)
@@ -91,11 +91,12 @@ def measure(devices, options):
     gpus = [(device, outcome) for device, outcome in each if device.gpu]
     for device, outcome in gpus:
         for dtype in options.dtypes:
-            if supported(device, dtype):
-                guarded(
-                    [outcome],
-                    lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")],
-                )
+            if not supported(device, dtype):
+                continue
+            guarded(
+                [outcome],
+                lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")],
+            )
     if gpus:
         measure_together([device for device, _ in gpus], [outcome for _, outcome in gpus], options)
     for device, outcome in each if options.memory_share else ():
@@ -104,7 +105,7 @@ def measure(devices, options):
 
 
 def measure_together(devices, outcomes, options):
-    """Measure all GPUs of a node at once, or with each other."""
+    """Measure all GPUs of a node at once, or with each other, as far as the options ask for it."""
     if options.host_link:
         guarded(outcomes, lambda: [(rates, "") for rates in host_link(devices, options.seconds)])
     if options.peers:
@@ -114,9 +115,13 @@ def measure_together(devices, outcomes, options):
 
 
 def tested(device, share):
-    """Return the rates and the problem of a memory test."""
+    """Return the rates and the problem of a memory test; no rate where there was no memory to
+    test.
+    """
     result = memory_test(device, share)
-    samples = [result["tested_gb"]] if result["tested_gb"] else []
+    samples = []
+    if result["tested_gb"]:
+        samples = [result["tested_gb"]]
     return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], result["wrong"]
 
 
@@ -134,12 +139,16 @@ def guarded(outcomes, work):
 
 
 def problem_of(error):
-    """Return the message in one line, without the advice to programmers that ends CUDA's errors."""
+    """Return the message in one line, without the advice to programmers that ends CUDA's errors; of
+    an error without one its type.
+    """
     return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__
 
 
 def supported(device, dtype):
-    """Return whether the device has units for that format."""
+    """Return whether the device has units for that format; one that is not NVIDIA's counts as
+    having them.
+    """
     capability = device.capability()
     return capability is None or capability >= LEAST_CAPABILITY[dtype]
 
@@ -180,7 +189,10 @@ def tflops(shape, seconds):
 
 
 def multiplication(device, dtype, shape):
-    """Return a function that multiplies `times` times and waits for the end."""
+    """Return a function that multiplies `times` times and waits for the end.
+
+    Its operands are random: with zeros a GPU needs less power, and is faster than at work.
+    """
     m, n, k = shape
     torch = device.torch
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
@@ -223,13 +235,18 @@ def stress(devices, seconds):
 
 
 def stressed(device, seconds, ready):
-    """Multiply on one device once all are ready; return its rates and its problem."""
+    """Multiply on one device once all are ready; return its rates and its problem.
+
+    The samples are of the second half.
+    """
     multiply, same = device.product()
     ready()
     with Watch(device.sensors()) as watch:
         samples = sampled(multiply, seconds, 2 * MOST_SAMPLES)
     late = [2 * device.size**3 / duration / 1e12 for duration in samples[len(samples) // 2 :]]
-    problem = "" if same() else "the same product differs when it is repeated under load"
+    problem = ""
+    if not same():
+        problem = "the same product differs when it is repeated under load"
     return [
         {"metric": "matmul_stress", "conditions": {}, "samples": late},
         *watch.rates("stress"),
@@ -256,7 +273,11 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
 
 
 def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
-    """Copy in both directions of one GPU, from the processors that are nearest to it."""
+    """Copy in both directions of one GPU, from the processors that are nearest to it; return both
+    rates.
+
+    `ready` waits until all that copy at once have come so far.
+    """
     move_near(device)
     on_host = device.host_buffer(buffer_bytes)
     on_device = device.buffer(buffer_bytes)
@@ -288,7 +309,7 @@ def move_near(device):
 
 
 def cpus_of(text):
-    """Parse `0-3,8` into a set."""
+    """Parse a list of processors of the kernel, such as `0-3,8`, into a set."""
     ends = [part.partition("-") for part in text.strip().split(",") if part]
     return {
         number for first, _, last in ends for number in range(int(first), int(last or first) + 1)
@@ -307,9 +328,8 @@ def peers(devices, seconds, buffer_bytes=BYTES):
         rates[place].append(
             {"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples}
         )
-        problems[place] = problems[place] or (
-            "" if arrived else f"a copy to {name} differs from its source"
-        )
+        if not (arrived or problems[place]):
+            problems[place] = f"a copy to {name} differs from its source"
     return rates, problems
 
 
@@ -328,7 +348,10 @@ def pair(source, target, seconds, buffer_bytes):
 
 
 def memory_test(device, share):
-    """Test `share` of what is free now; return {"tested_gb": number, "wrong": text}."""
+    """Test `share` of what is free now; return {"tested_gb": number, "wrong": text}.
+
+    Every pattern is written to all of it, and then read; the first difference ends the test.
+    """
     chunks = allocated(device, words_to_test(device, share))
     tested = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):
@@ -343,7 +366,9 @@ def memory_test(device, share):
 
 
 def words_to_test(device, share):
-    """Return how many 64 bit words of a device are tested."""
+    """Return how many 64 bit words of a device are tested; of processors always
+    PROCESSORS_WORDS.
+    """
     if not device.gpu:
         return PROCESSORS_WORDS
     free = device.free_bytes()
@@ -351,7 +376,10 @@ def words_to_test(device, share):
 
 
 def allocated(device, words):
-    """Allocate chunks of `words` 64 bit integers; fewer if memory is fragmented."""
+    """Allocate chunks of `words` 64 bit integers; fewer if memory is fragmented.
+
+    Each but the last has CHUNK_WORDS.
+    """
     chunks = []
     left = words
     while left > 0:

@@ -54,27 +54,29 @@ _KEPT = (  # of the summary, under the same names
 
 
 class Trainer:
-    """A model on a device, data parallel over the ranks, with its optimizer and its data."""
+    """A model on a device, data parallel over the ranks, with its optimizer and its data.
+
+    Every rank makes one. Raises CannotStart for data that cannot be read or is too little.
+    """
 
     def __init__(self, options: Namespace, here: RankPlacement, device: str) -> None:
         self.options = options
         self.here = here
         self.device = torch.device(device)
         workload = models.workload(options.model, options.size, options.image_size, options.classes)
-        self.batches = (
-            synthetic(workload, options, here, device)
-            if options.data == "synthetic"
-            else real(options, device)
-        )
+        if options.data == "synthetic":
+            self.batches = synthetic(workload, options, here, device)
+        else:
+            self.batches = real(options, device)
         self.model: nn.Module = workload.model.to(device)
-        self.flops = (
-            None if options.model == "tiny" else flops_per_sample(self.model, workload, device)
-        )
+        self.flops = None
+        if options.model != "tiny":
+            self.flops = flops_per_sample(self.model, workload, device)
         ids = None if device == "cpu" else [here.local_rank]
         self.parallel = DistributedDataParallel(self.model, device_ids=ids)
-        self.forward: Callable[..., Any] = (
-            torch.compile(self.parallel) if options.compile else self.parallel
-        )
+        self.forward: Callable[..., Any] = self.parallel
+        if options.compile:
+            self.forward = torch.compile(self.parallel)
         self.optimizer = workload.optimizer(self.model.parameters(), lr=options.lr or workload.lr)
         # Where torch before 2.3 has it
         grad_scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
@@ -83,14 +85,13 @@ class Trainer:
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of the precision."""
         precision = PRECISIONS[self.options.precision]
-        return (
-            nullcontext()
-            if precision is torch.float32
-            else torch.autocast(self.device.type, precision)
-        )
+        context: AbstractContextManager[None] = nullcontext()
+        if precision is not torch.float32:
+            context = torch.autocast(self.device.type, precision)
+        return context
 
     def loss(self, batch: models.Batch) -> torch.Tensor:
-        """Return the loss of a batch."""
+        """Return the loss of a batch: cross entropy, the mean over all that is predicted."""
         inputs, labels = batch
         with self.autocast():
             logits = self.forward(inputs)
@@ -110,7 +111,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Return seconds that the work takes."""
+        """Return seconds that the work takes, until the device has finished it."""
         self.wait()
         started = time.perf_counter()
         work()
@@ -131,7 +132,8 @@ def synthetic(
 def real(options: Namespace, device: str) -> Iterator[models.Batch]:
     """Return batches without end of this rank's part of the data, shuffled anew for each pass.
 
-    Raises CannotStart.
+    Sets `options.steps` where the options say epochs. Raises CannotStart where the data is no batch
+    for every rank.
     """
     dataset = datasets.open_dataset(options.data, options.data_dir, options.image_size)
     sampler = DistributedSampler(dataset, seed=options.seed, drop_last=True)
@@ -157,6 +159,10 @@ def real(options: Namespace, device: str) -> Iterator[models.Batch]:
 def _passes(
     loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str
 ) -> Iterator[models.Batch]:
+    """Yield batches without end, pass by pass.
+
+    Raises CannotStart for what a file of the data holds.
+    """
     for epoch in count():
         sampler.set_epoch(epoch)
         try:
@@ -164,9 +170,8 @@ def _passes(
                 inputs = datasets.as_inputs(images.to(device, non_blocking=True), pixels)
                 yield inputs, labels.to(device, non_blocking=True)
         except CannotStart as error:  # of a loader's process: the last line of its traceback
-            raise CannotStart(
-                str(error).strip().splitlines()[-1].rpartition("CannotStart: ")[2]
-            ) from error
+            last_line = str(error).strip().splitlines()[-1]
+            raise CannotStart(last_line.rpartition("CannotStart: ")[2]) from error
 
 
 def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -> float | None:
@@ -189,6 +194,8 @@ def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -
 def communication_share(trainer: Trainer) -> float | None:
     """Return the share of a forward and backward pass that exchanging gradients takes; None for one
     rank.
+
+    By the medians of four passes with and without the exchange. Every rank calls this.
     """
     if trainer.here.world_size == 1:
         return None
@@ -261,6 +268,8 @@ def median(values: Sequence[float]) -> float | None:
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
     """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it
     is not finite.
+
+    `steps` are those that were asked for.
     """
     span = min(10, max(1, steps // 10))
     means = [sum(part) / len(part) for part in (losses[:span], losses[-span:])]
@@ -269,7 +278,10 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
 
 
 def summary(trainer: Trainer, history: History) -> Json:
-    """Return the last event, the same on every rank."""
+    """Return the last event, the same on every rank.
+
+    Every rank calls this. After a loss that is not finite, nothing more is measured.
+    """
     options = trainer.options
     here = trainer.here
     model = trainer.model
@@ -320,6 +332,8 @@ def summary(trainer: Trainer, history: History) -> Json:
 def results(summary: Json, options: Namespace) -> Json:
     """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
     --peak-tflops.
+
+    Figures that nothing was measured for are None.
     """
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
@@ -328,6 +342,10 @@ def results(summary: Json, options: Namespace) -> Json:
     tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
     first = summary["first_loss"]
     last = summary["last_loss"]
+    p99_s = None
+    if seconds:
+        place = math.ceil(0.99 * len(seconds)) - 1
+        p99_s = sorted(seconds)[place]
     return {
         **{name: summary[name] for name in _KEPT},
         "global_batch_size": samples,
@@ -335,9 +353,7 @@ def results(summary: Json, options: Namespace) -> Json:
         "total_time_seconds": sum(seconds),
         "average_step_time_seconds": statistics.mean(seconds) if seconds else None,
         "median_step_time_seconds": median(seconds),
-        "p99_step_time_seconds": sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
-        if seconds
-        else None,
+        "p99_step_time_seconds": p99_s,
         "throughput_samples_per_second": rate,
         "inference_samples_per_second": summary["inference_samples_s"],
         "tflops_per_gpu": tflops,

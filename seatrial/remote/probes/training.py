@@ -88,7 +88,7 @@ _KEPT: list[Trainer] = []
 
 
 def over_ranks(value: float, device: str) -> list[float]:
-    """Return every rank's value, by rank."""
+    """Return every rank's value, by rank. Every rank calls this, and waits for the others."""
     mine = torch.tensor([value], dtype=torch.float64, device=device)
     return [float(theirs) for theirs in rendezvous.gathered(mine)]
 
@@ -96,7 +96,8 @@ def over_ranks(value: float, device: str) -> list[float]:
 def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
     """Run the steps.
 
-    The ranks' losses are compared before gradients mix, so a NaN is seen where it arose.
+    The ranks' losses are compared before gradients mix, so a NaN is seen where it arose. A loss
+    that is not finite on any rank ends the training on all.
     """
     options = trainer.options
     here = trainer.here
@@ -129,20 +130,22 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
 
 
 def report(here: RankPlacement, **event: Any) -> None:
-    """Print an event, on rank 0 alone."""
+    """Print an event as a line of JSON, on rank 0 alone."""
     if here.rank == 0:
         print(json.dumps(event), flush=True)
 
 
 def default_device() -> str:
-    """Return the device of BACKEND, else a GPU if torch sees one."""
+    """Return the device of BACKEND, else a GPU if torch sees one; "cpu" or "cuda"."""
     if os.environ.get("BACKEND"):
         return str(placement.device(os.environ))
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train, and report; return the exit status."""
+    """Train, and report; return the exit status: `WRONG_RESULT` where ranks differ, or not all is
+    finite.
+    """
     if is_llama(arguments):
         try:
             import pretraining
@@ -174,8 +177,9 @@ def main(arguments: Sequence[str]) -> int:
     over_ranks(0, device)  # all have what they need before any leaves
     dist.destroy_process_group()
     _KEPT.append(trainer)
-    same = len({rank["checksum"] for rank in result["ranks"]}) == 1
-    return 0 if same and all(rank["finite"] for rank in result["ranks"]) else WRONG_RESULT
+    are_equal = len({rank["checksum"] for rank in result["ranks"]}) == 1
+    are_finite = all(rank["finite"] for rank in result["ranks"])
+    return 0 if are_equal and are_finite else WRONG_RESULT
 
 
 def is_llama(arguments: Sequence[str]) -> bool:
@@ -187,7 +191,11 @@ def is_llama(arguments: Sequence[str]) -> bool:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Return the options, with what is left out filled in; exit with 2 for bad ones."""
+    """Return the options, with what is left out filled in by the device and the data; exit with 2
+    for bad ones.
+
+    Nothing of the other ranks is needed: each comes to the same.
+    """
     parser = parser_of("training.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     options.device = options.device or default_device()
@@ -195,9 +203,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         if getattr(options, name) is None:
             setattr(options, name, value)
     overrides = {size.name: getattr(options, size.name) for size in _SIZES}
-    options.size = TransformerSize(
-        **{name: value for name, value in overrides.items() if value is not None}
-    )
+    given = {name: value for name, value in overrides.items() if value is not None}
+    options.size = TransformerSize(**given)
     source = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or source.classes
     options.image_size = options.image_size or source.pixels
@@ -207,11 +214,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 
 def problems(options: Namespace) -> Iterator[str]:
-    """Yield why the options cannot be trained."""
-    if (
-        min(options.steps, options.batch) < 1
-        or min(options.warmup, options.workers, options.inference_steps) < 0
-    ):
+    """Yield why the options cannot be trained, a sentence for each."""
+    is_trained = min(options.steps, options.batch) >= 1
+    if not is_trained or min(options.warmup, options.workers, options.inference_steps) < 0:
         yield (
             "needs --steps and --batch of 1 or more, --warmup, --workers and "
             "--inference-steps of 0 or more"
@@ -219,18 +224,14 @@ def problems(options: Namespace) -> Iterator[str]:
     if options.image_size < 32 or options.classes < 2:
         yield "needs --image-size of 32 or more and --classes of 2 or more"
     size = options.size
-    if options.model != "transformer" and any(
-        getattr(options, field.name) is not None for field in _SIZES
-    ):
+    is_sized = any(getattr(options, field.name) is not None for field in _SIZES)
+    if is_sized and options.model != "transformer":
         yield (
             "layers, width, heads, sequence length and vocabulary are of transformer; "
             f"--model is {options.model}"
         )
-    if (
-        min(astuple(size)) < 1
-        or size.width % size.heads
-        or min(size.sequence_length, size.vocabulary) < 2
-    ):
+    is_possible = min(astuple(size)) >= 1 and not size.width % size.heads
+    if not is_possible or min(size.sequence_length, size.vocabulary) < 2:
         yield (
             "needs --layers of 1, --sequence-length and --vocabulary of 2 or more, --width "
             "that --heads divides"
@@ -240,11 +241,10 @@ def problems(options: Namespace) -> Iterator[str]:
             f"{options.data} is for resnet18 and resnet50; {options.model} learns synthetic "
             "data alone"
         )
-    if options.data != "synthetic" and options.classes < SOURCES[options.data].classes:
-        yield (
-            f"{options.data} has {SOURCES[options.data].classes} classes, --classes is "
-            f"{options.classes}"
-        )
+    if options.data != "synthetic":
+        classes = SOURCES[options.data].classes
+        if options.classes < classes:
+            yield f"{options.data} has {classes} classes, --classes is {options.classes}"
     if options.epochs is not None and (options.epochs < 1 or options.data == "synthetic"):
         yield "needs --epochs of 1 or more, and data that ends"
     if options.compile and not hasattr(torch, "compile"):
