@@ -112,8 +112,7 @@ _MARKUP = Markup(_put, bold="*")
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
     """Return the current message of the incident as plain text (for notifications) and as blocks.
 
-    The message is replaced as the incident goes on, `mentions` with it: Slack notifies those when
-    it is new.
+    Without `mentions` it is the same message for an update, which notifies nobody.
     """
     incident = alert.incident
     title = headline(incident)

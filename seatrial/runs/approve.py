@@ -38,7 +38,9 @@ _MAD = 1.4826  # the standard deviation of normal values over their median absol
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An approval by a person; `forced` is the reason to approve a run that would be refused."""
+    """An approval by a person, `by` and `at`, with a `note`; `forced` is the reason to approve a
+    run that would be refused.
+    """
 
     by: str
     at: datetime
@@ -47,9 +49,13 @@ class Approval:
 
     @property
     def text(self) -> str:
-        return "; ".join(
-            part for part in (f"forced: {self.forced}" if self.forced else "", self.note) if part
-        )
+        """What is kept with the pins: why it was forced, and the note."""
+        parts = []
+        if self.forced:
+            parts.append(f"forced: {self.forced}")
+        if self.note:
+            parts.append(self.note)
+        return "; ".join(parts)
 
 
 def pins(
@@ -99,10 +105,17 @@ def pins(
 
 
 def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approval) -> Pin:
+    """Return the pin of a series: the median of its values, and how far the bad side may be from
+    it.
+    """
     centre = median(values)
     width = _width(m, values)
-    low = None if m.better == "lower" else centre * math.exp(-width)
-    high = centre * math.exp(width) if m.better == "lower" else None
+    low = None
+    high = None
+    if m.better == "lower":
+        high = centre * math.exp(width)
+    else:
+        low = centre * math.exp(-width)
     return Pin(
         series=m.series(),
         centre=centre,
@@ -160,15 +173,18 @@ def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> l
 
 
 def _difference(pin: Pin, value: float | None) -> PinDifference:
+    """Return a pin beside a value; None for a pin that the run did not measure.
+
+    A side without a limit is open.
+    """
     if value is None:
         return PinDifference(pin, None, None, None)
-    inside = (pin.low is None or value >= pin.low) and (pin.high is None or value <= pin.high)
-    return PinDifference(
-        pin=pin,
-        value=value,
-        deviation=value / pin.centre - 1 if pin.centre else None,
-        inside=inside,
-    )
+    is_above = pin.low is None or value >= pin.low
+    is_below = pin.high is None or value <= pin.high
+    deviation = None
+    if pin.centre:
+        deviation = value / pin.centre - 1
+    return PinDifference(pin, value, deviation, inside=is_above and is_below)
 
 
 def stored_run(store: "Store", run_id: str) -> RunRow:
@@ -186,9 +202,8 @@ def stored_run(store: "Store", run_id: str) -> RunRow:
 def differences_to(store: "Store", run_id: str) -> str:
     """Return the verdict of a run and its differences from the present pins, for its approval.
 
-    Markdown.
-
-    Raises InputError when there is no such run.
+    Markdown, with texts of the run escaped; the 20 furthest off. Raises InputError when there is no
+    such run.
     """
     run = stored_run(store, run_id)
     pin_differences = [
@@ -204,15 +219,13 @@ def differences_to(store: "Store", run_id: str) -> str:
         f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned"
         for d in pin_differences[:20]
     ]
-    return (
-        "\n".join(lines)
-        if pin_differences
-        else "\n".join([*lines, "Nothing that it measured is pinned so far."])
-    )
+    if not pin_differences:
+        lines.append("Nothing that it measured is pinned so far.")
+    return "\n".join(lines)
 
 
 def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
-    """Pin the numbers of a run.
+    """Pin the numbers of a run, and return the pins.
 
     Raises InputError for one that is unknown, bad, or rests on too little.
     """
@@ -229,11 +242,10 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
         names,
         run.started + timedelta(microseconds=1),
     )
-    alike = [
-        i
-        for i, r in enumerate(past.runs)
-        if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint
-    ]
+    alike = []
+    for i, r in enumerate(past.runs):
+        if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint:
+            alike.append(i)
     values = np.where(past.good[alike], past.location[alike], np.nan)
     earlier = {
         name: column[np.isfinite(column)].tolist()

@@ -50,7 +50,10 @@ _SHOWN_FACTS = (
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
-    """Return the run without judgements and facts, to fit on a full disk."""
+    """Return the run without judgements and facts, to fit on a full disk; `why` is its only note.
+
+    What has no bound is cut: reasons and the number of suspects.
+    """
     checks = tuple(
         Check(c.name, c.verdict, rewritten(c.reason, _cut), c.seconds) for c in result.checks
     )
@@ -65,6 +68,7 @@ def without_details(result: RunResult, why: str) -> RunResult:
 
 
 def _cut(text: str) -> str:
+    """Return as much of a text as says what it is about."""
     return text[:2000]
 
 
@@ -119,7 +123,10 @@ class RunState:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Run a step: log and time it, and turn an error into a check."""
+        """Run a step: log and time it, and turn an error into a check.
+
+        What ends this process goes on as it is.
+        """
         started = time.monotonic()
         with step(name, self.timings):
             try:
@@ -133,9 +140,8 @@ class RunState:
     def add_failure(self, name: str, error: Exception, seconds: float = 0.0) -> None:
         """Add a check for an error in a step."""
         verdict, reason = _explain(error)
-        log.error(
-            "%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error
-        )
+        is_explained = isinstance(error, SeatrialError)  # its reason says it all
+        log.error("%s: %s", name, reason, exc_info=None if is_explained else error)
         blamed = error.evidence.items() if isinstance(error, NodesError) else ()
         suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
         self.checks.append(
@@ -143,18 +149,19 @@ class RunState:
         )
 
     def can_run(self, name: str, after: str) -> bool:
-        """Return whether step `after` is done; if not, add a check `name` that says why."""
+        """Return whether step `after` is done; if not, add a check `name` that says why.
+
+        The cause is the last step that failed by itself.
+        """
         if after in self.done:
             return True
         broken = (check for check in reversed(self.checks) if not check.passed)
         cause = next(
             (check for check in broken if check.reason.code != "prerequisite-failed"), None
         )
-        reason = (
-            Reason.of("prerequisite-failed", step=cause.name)
-            if cause
-            else Reason.of("prerequisite-missing", step=after)
-        )
+        reason = Reason.of("prerequisite-missing", step=after)
+        if cause:
+            reason = Reason.of("prerequisite-failed", step=cause.name)
         self.checks.append(Check(name, Verdict.NOT_RUN, reason))
         return False
 
@@ -170,7 +177,8 @@ class RunState:
         self.fingerprint |= result.fingerprint
         self.notes += result.notes
         self._facts |= result.facts
-        self._kept += [result.kept] if result.kept is not None else []
+        if result.kept is not None:
+            self._kept.append(result.kept)
         for name, fact in result.facts.items():
             shown = {
                 **{key: fact.get(key) for key in _SHOWN_FACTS},
@@ -251,6 +259,7 @@ class RunState:
             return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, Reason()), self.checks, error)
 
     def _result(self) -> RunResult:
+        """Return the result so far, with texts as they are."""
         verdict, reason = conclude(self.checks, len(self.nodes))
         result = replace(
             self._empty(verdict, reason),
@@ -262,11 +271,9 @@ class RunState:
             setup=self.setup,
             localization=self.localization,
         )
-        known = (
-            since(verdict, self.started, self.run.run_id, self.earlier, self.later)
-            if self.earlier is not None
-            else NO_HISTORY
-        )
+        known = NO_HISTORY
+        if self.earlier is not None:
+            known = since(verdict, self.started, self.run.run_id, self.earlier, self.later)
         steps = (*map(NextStep, self.isolated), *next_steps(result))
         return replace(result, since=known, next_steps=steps)
 
@@ -324,6 +331,8 @@ def _cleaner(secrets: Secrets) -> Clean:
 def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
     """Return the run with every text clean: reasons, evidence, notes, facts, names of nodes, checks
     and suites.
+
+    Names of facts are ours, and stay.
     """
     clean = _cleaner(secrets)
     return replace(
@@ -353,6 +362,7 @@ def _fact(fact: Any, clean: Clean) -> Any:
 
 
 def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
+    """Return the suspects with names and evidence clean."""
     return tuple(
         replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean))
         for each in suspects
@@ -360,6 +370,7 @@ def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
 
 
 def _check(check: Check, clean: Clean) -> Check:
+    """Return the check with every text clean, and the one that it was before it was judged."""
     raw = check.raw_result
     if raw:
         raw = replace(
@@ -389,6 +400,7 @@ def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
 
 
 def _measurement(measurement: Measurement, clean: Clean) -> Measurement:
+    """Clean the texts of a measurement; return the same object if nothing changes."""
     name = clean(measurement.subject.name)
     conditions = {key: _fact(value, clean) for key, value in measurement.conditions.items()}
     if name == measurement.subject.name and conditions == measurement.conditions:

@@ -36,7 +36,7 @@ _READ_THE_LOG = "Read `logs/run.log` of the run."
 
 
 class EarlierRun(Protocol):
-    """What the lines need of an earlier run of the same cluster and suite."""
+    """What the lines need of an earlier run of the same cluster and suite, from whichever store."""
 
     @property
     def run_id(self) -> str:
@@ -67,7 +67,7 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     first_hand = [check for check in bad if check.reason.code != _NOT_TRIED] or bad
     if not first_hand:
         return verdict, Reason.of("nothing-measured")
-    lead, *others = first_hand
+    lead, *others = first_hand  # in the order of the run, so that the first is nearest the cause
     lead_reason = placed(lead.name, _against(lead.reason, [lead]))
     if not verdict.is_fault:
         code = lead.reason.code  # what hinders two steps is said once
@@ -84,6 +84,8 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
 def _blame_in(checks: Sequence[Check], bad: Sequence[Check], lead: Reason) -> Reason | None:
     """Return whom the worst checks blame, else whom milder ones do, with the reason of the worst;
     None without any.
+
+    `bad` are the worst of `checks`, and `lead` is their reason.
     """
     faulty = [check for check in checks if check.verdict.is_fault]
     others = [check for check in faulty if check not in bad]
@@ -97,13 +99,16 @@ def _blame_in(checks: Sequence[Check], bad: Sequence[Check], lead: Reason) -> Re
 
 
 def _sure(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """Return the suspects that are sure enough to be blamed."""
+    """Return the suspects that are sure enough to be blamed, in their order."""
     return [suspect for suspect in suspects if suspect.confidence >= SURE]
 
 
 def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Reason]) -> Reason:
     """Return the evidence against the first of the suspects, the names of the others, and what is
     worse.
+
+    `bad` are the checks whose numbers the evidence may be; what is worse is left out where it says
+    the same.
     """
     lead = suspects[0]
     names: dict[SuspectKind, list[str]] = {}
@@ -119,7 +124,7 @@ def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Re
 
 
 def _also(reason: Reason, others: Iterable[object]) -> Reason:
-    """Append what else is bad to a reason."""
+    """Append what else is bad to a reason: "; also node-3, storage". The same thing counts once."""
     names = ", ".join(dict.fromkeys(map(str, others)))
     if not names:
         return reason
@@ -129,6 +134,8 @@ def _also(reason: Reason, others: Iterable[object]) -> Reason:
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
     """Return the first of joined reasons; that of a number as value, what it was compared with, and
     the difference.
+
+    A number that was compared with nothing, or that is 0, keeps its reason.
     """
     first = parts_of(reason)[0]
     if not first:
@@ -146,6 +153,8 @@ def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
     """Return the check's reason; of the run's suspects only the names, since their evidence is
     shown beside them.
+
+    What the check says besides stays.
     """
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
     said = set(parts.values())
@@ -162,19 +171,25 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
 def compared(judgement: Judgement) -> str:
     """Format a judged number in short: "tcp_egress 23.7 MB/s on node-2, peers 995 MB/s (98 %
     less)".
+
+    Its deviation has to be more than -1, as what is expected follows from it.
     """
     m = judgement.measurement
     deviation = judgement.deviation or 0.0
     centre = words.quantity(m.value / (1 + deviation), m.unit)
     known = {"history": "earlier runs", "physics": "links"}.get(judgement.source, judgement.source)
     off = words.percent(deviation).lstrip("+-")
-    side = "less" if deviation < 0 else "more"
+    side = "more"
+    if deviation < 0:
+        side = "less"
     return f"{words.measured(m)}, {known} {centre} ({off} {side})"
 
 
 def other_problems(measurements: Iterable[Measurement]) -> Reason:
     """Say what else is bad, by metric: "also matmul on node-[2-3], all_reduce busbw"; empty without
     any.
+
+    A number of the cluster as a whole names no part.
     """
     subjects: dict[str, list[str]] = {}
     for m in measurements:
@@ -214,6 +229,7 @@ def since(
         )
     if not earlier:
         return "since this run, the first of this suite here"
+    # Back through the runs that ended alike, to the first that did not
     at = started
     first = run_id
     number = 1
@@ -238,6 +254,9 @@ def since(
 def next_steps(result: RunResult) -> list[NextStep]:
     """Return the next step of each suspect in order of harm; without suspects, of each check that
     is no pass.
+
+    A check that is as bad as the suspects, or less so, adds none. There is always one, but for a
+    pass that was compared with something in all of its numbers.
     """
     if result.passed and result.coverage.extent == "all":
         return []
@@ -248,6 +267,7 @@ def next_steps(result: RunResult) -> list[NextStep]:
     worst_blamed = min(blamed, default=len(Verdict))
     codes = dict[str, None]()
     for check in result.checks:
+        # Suspects speak for the checks that named them, and for milder ones
         if check.passed or check.suspects or check.verdict.severity >= worst_blamed:
             continue
         if code := _code_with_step(check.reason):
@@ -259,7 +279,7 @@ def next_steps(result: RunResult) -> list[NextStep]:
 
 
 def _suspect_step(suspect: Suspect) -> NextStep:
-    """Return the next step of a suspect."""
+    """Return the next step of a suspect: by its evidence, else to read the log."""
     step = NextStep(_READ_THE_LOG)
     if code := _code_with_step(suspect.evidence):
         step = _step_of(code)
@@ -267,7 +287,7 @@ def _suspect_step(suspect: Suspect) -> NextStep:
 
 
 def _step_of(code: str) -> NextStep:
-    """Return the next step of a code."""
+    """Return the next step of a code; to read the log where the code has none."""
     entry = explanation_of(code)
     if entry and entry.next_step:
         return NextStep(entry.next_step, code)
@@ -309,7 +329,10 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
 
 
 def lines(result: RunResult) -> tuple[str, ...]:
-    """Return the lines of the run: its verdict, since when, and a line for each next step."""
+    """Return the lines of the run: its verdict, since when, and a line for each next step.
+
+    Made plain: they hold texts of nodes and logs.
+    """
     line = verdict_line(result.verdict, result.coverage, result.reason)
     steps = next_lines(result.next_steps or next_steps(result))
     return tuple(map(words.plain, (line, result.since or NO_HISTORY, *steps)))
