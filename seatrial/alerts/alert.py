@@ -89,7 +89,10 @@ def headline(incident: Incident) -> str:
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
-    """Return the news without the end of the incident, which the headline says."""
+    """Return the news without the end of the incident, which the headline says.
+
+    The end is always the last of them.
+    """
     if incident.closed:
         return news[:-1]
     return news
@@ -98,6 +101,8 @@ def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
 def span(incident: Incident) -> str:
     """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs,
     worst fail".
+
+    The worst only where it is not the present one.
     """
     opened = words.moment(incident.opened)
     lasted = f"since {opened}"
@@ -179,8 +184,8 @@ PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
 def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
     """Return the first `most` suspects, the worst numbers, and the changes since the last good run.
 
-    Nothing of what is over. A suspect: "node-5 (10.20.0.16), 97 % sure: every pair with node-5
-    reaches ...".
+    Nothing of what is over, nor without a run. A suspect: "node-5 (10.20.0.16), 97 % sure: every
+    pair with node-5 reaches ...". What is not ours is put through `markup`.
     """
     run = alert.result
     if run is None or alert.over:
@@ -312,7 +317,7 @@ def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
 
 
 def subject(alert: Alert) -> str:
-    """Return headline and reason on one line, cut to 150 characters."""
+    """Return headline and reason on one line, cut to 150 characters, as the subject of a mail."""
     line = f"seatrial: {headline(alert.incident)}"
     if not alert.over:
         line += f": {alert.incident.reason}"
@@ -320,7 +325,11 @@ def subject(alert: Alert) -> str:
 
 
 def full_text(alert: Alert, news: Sequence[str]) -> str:
-    """Return the whole alert as text; `news` are the changes that its reader has not received."""
+    """Return the whole alert as text; `news` are the changes that its reader has not received.
+
+    Paragraphs with an empty line between them, in lines of at most `LINE_CHARS`. Addresses stay as
+    they are, to be followed and copied.
+    """
     incident = alert.incident
     unsaid = other_news(incident, news)
     if len(news) >= len(incident.changes) and len(unsaid) < 2:
@@ -334,7 +343,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     paragraphs = []
     for part in parts:
         paragraphs.append([words.harmless(line)[:LINE_CHARS] for line in part])
-    # To be followed and copied as it is
+
     ours = about(alert)
     for label, link in (("run", alert.run_link), ("report", alert.report_link)):
         if link:
@@ -401,7 +410,10 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
 
 
 def about(alert: Alert) -> list[str]:
-    """Return cluster, suite, run and span, nodes and time, and notes, a line each."""
+    """Return cluster, suite, run and span, nodes and time, and notes, a line each.
+
+    Not made harmless for any receiver; of what is over the first line alone.
+    """
     incident = alert.incident
     check = f"{incident.cluster} · suite {incident.suite}"
     if alert.run_id:

@@ -68,7 +68,9 @@ def tag_for(used: list[str], digest: str) -> str:
         name = used[-1].rpartition("/")[2]
         own = name.partition("@")[0].partition(":")[2]
     readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-")
-    return f"{readable}-{digest}" if readable else digest
+    if readable:
+        return f"{readable}-{digest}"
+    return digest
 
 
 def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, object]) -> str:

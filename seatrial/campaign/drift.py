@@ -58,7 +58,8 @@ def drift_check(
     """Judge whether numbers of the `phases` got worse during the campaign.
 
     `minutes` are readings that devices reported; without enough phases they are not judged.
-    `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged.
+    `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged. Not run
+    with fewer than `LEAST_PHASES` of every suite.
     """
     counts = [len(each.began_s) for each in phases]
     most = max(counts, default=0)
@@ -111,7 +112,10 @@ def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
 def _table(
     store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]
 ) -> "NDArray[np.float64]":
-    """Return the median of each series in each run; NaN where it was not measured."""
+    """Return the median of each series in each run; NaN where it was not measured.
+
+    A row for each of `run_ids`, a column for each of `series`.
+    """
     import pandas as pd
 
     stored_series = [m.series() for m in series]
@@ -206,6 +210,8 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
 def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
     """Yield the columns of each metric, kind of part and conditions; those without a better
     direction are left out.
+
+    Conditions are compared as text, so that 8 and "8" are the same.
     """
     columns = defaultdict(list)
     for column, m in enumerate(series):
@@ -236,6 +242,8 @@ def _judgement(
 ) -> Judgement:
     """Return the judgement of a series that kept a share of its number; `chance` is that of as much
     without a drift.
+
+    Its number is the change in percent, at least -100 * `_LIMIT` expected.
     """
     change = Measurement(
         metric="drift",

@@ -49,7 +49,11 @@ class Loop:
     notes: list[Reason] = field(default_factory=list)
 
     def run(self) -> Reason | None:
-        """Run phases until the time is over; return the reason if the campaign cannot go on."""
+        """Run phases until the time is over; return the reason if the campaign cannot go on.
+
+        A phase that counts for nothing is tried again after each of `PAUSES_S`; one in which nodes
+        broke is not such a phase.
+        """
         tries = 0
         while not self.state.is_over:
             before = len(self.state.left_out)
@@ -74,7 +78,10 @@ class Loop:
         return None
 
     def _cluster(self) -> Cluster | None:
-        """Return the cluster with the nodes that are left; None if they are too few."""
+        """Return the cluster with the nodes that are left; None if they are too few.
+
+        One node may always be left out, of more up to the half.
+        """
         names = [out.node for out in self.state.left_out]
         if not names:
             return self.cluster
@@ -114,7 +121,10 @@ class Loop:
         a cause.
         """
         known = {out.node for out in self.state.left_out}
-        lost = {node: code for node, code in broken_nodes(result).items() if node not in known}
+        lost = {}
+        for node, code in broken_nodes(result).items():
+            if node not in known:
+                lost[node] = code
         nodes = self.cluster.nodes - len(known)
         if len(lost) > max(1, nodes // 3):
             note = Reason.of(
@@ -132,12 +142,16 @@ def counted_s(result: RunResult) -> float:
     before it could conclude.
     """
     was_taken = result.verdict is Verdict.INCONCLUSIVE and result.reason.code in _TAKEN
-    return 0.0 if was_taken else held_s(result)
+    if was_taken:
+        return 0.0
+    return held_s(result)
 
 
 def held_s(result: RunResult) -> float:
     """Return seconds that the run had its nodes up, by a clock that does not jump; 0 if none came
     up.
+
+    The sum of its steps, but for those in which no node is up.
     """
     if not result.nodes:
         return 0.0
@@ -147,6 +161,8 @@ def held_s(result: RunResult) -> float:
 def broken_nodes(result: RunResult) -> dict[str, str | None]:
     """Return the nodes that a check could not use or that computed wrongly, with the code; a slow
     one is not broken.
+
+    A GPU counts as its node. The first code of a node is its code.
     """
     broken: dict[str, str | None] = {}
     for check in result.checks:
@@ -162,7 +178,7 @@ def broken_nodes(result: RunResult) -> dict[str, str | None]:
 
 def resumed(state: CampaignState) -> CampaignState:
     """Return the state in which the phase that was killed with the campaign is inconclusive, with 0
-    seconds.
+    seconds: what it was up to is not known.
     """
     phases = []
     for phase in state.phases:

@@ -221,9 +221,11 @@ class Classifier:
         line = f"Last error: {text.strip()}" if self._last_error else text
         self._last_error = text.rstrip().endswith("Last error:")
         is_of_driver = "NVRM" in line or "Xid" in line
-        finding = (xid_finding(line) if is_of_driver else None) or _first_cause(
-            line, rank, _UNBOXED if of_box else None
-        )
+        finding = None
+        if is_of_driver:
+            finding = xid_finding(line)
+        if finding is None:
+            finding = _first_cause(line, rank, _UNBOXED if of_box else None)
         if finding is None and is_of_driver:
             finding = self._of_driver(line)
         if finding is None and self._before and not of_box:
@@ -258,7 +260,9 @@ class Classifier:
         elif self._traceback and _RAISED.match(text):
             self._traceback = False
             self._keep_message(None, text)
-            return None if finding else OTHERS[TRACEBACK].found(text, None, rank)
+            if finding:
+                return None
+            return OTHERS[TRACEBACK].found(text, None, rank)
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
@@ -278,6 +282,7 @@ class Classifier:
         return OTHERS[UNKNOWN].found(text, _writer(text), rank)
 
     def _keep_message(self, host: str | None, message: str) -> None:
+        """Keep the latest message of a host that names a cause; None where it names no host."""
         if host in self._messages or len(self._messages) < _MAX_HOSTS:
             self._messages[host] = evidence_of(message)
 
@@ -320,11 +325,12 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 def cause_in(text: str) -> Finding | None:
     """Return the cause in a message of several lines, such as a kubelet's or a driver's tool.
 
-    None where none ends a run.
+    The first that ends a run; None without one.
     """
-    return next(
-        (finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None
-    )
+    for finding in classify(text.splitlines()):
+        if finding.severity == "fatal":
+            return finding
+    return None
 
 
 def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -> Finding | None:
@@ -391,7 +397,9 @@ def _finding(
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     finding = cause.found(text, named or writer, int(named_rank[:9]) if named_rank else rank)
-    return replace(finding, cause=f"{cause.cause} ({detail[:220]})") if detail else finding
+    if detail:
+        return replace(finding, cause=f"{cause.cause} ({detail[:220]})")
+    return finding
 
 
 def _with_evidence(finding: Finding, words: str) -> Finding:
@@ -425,7 +433,9 @@ def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
 def _writer(text: str) -> str | None:
     """Return the host whose NCCL, MPI or kernel wrote the line."""
     match = _WRITER.search(text)
-    return match[match.lastindex or 0] if match else None
+    if match:
+        return match[match.lastindex or 0]
+    return None
 
 
 def weight(finding: Finding) -> tuple[bool, int, bool]:

@@ -23,6 +23,8 @@ class Reading:
 class Point:
     """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's
     own.
+
+    `verdict` is None where nobody judged it.
     """
 
     message_bytes: int
@@ -65,6 +67,8 @@ def readings(check: Check) -> list[Reading]:
 def worst_first(judgement: Judgement) -> tuple[int, bool]:
     """Return a sort key: the worst verdict first, then judgements with a baseline before those
     without.
+
+    Equal ones keep their order.
     """
     return judgement.verdict.severity, not judgement.compared
 
@@ -82,6 +86,7 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
     for judgement in check.judgements:
         key = judgement.measurement.series()
         judged[key] = min(judged.get(key, judgement), judgement, key=worst_first)
+    # The judgements of a check may be of numbers that it derived, and did not record
     recorded = {measurement.series() for measurement in measurements}
     only_judged = [j.measurement for key, j in judged.items() if key not in recorded]
     return [Reading(m, judged.get(m.series())) for m in (*measurements, *only_judged)]
@@ -107,21 +112,28 @@ def busbw_curves(check: Check) -> list[Curve]:
 
 
 def latency_table(check: Check) -> LatencyTable | None:
-    """Return latencies of small messages; None if none was measured."""
+    """Return latencies of small messages, up to `LATENCY_MAX_BYTES`; None if none was measured."""
     by_operation = _by_operation(r for r in readings(check) if r.measurement.metric == "latency")
-    columns = {
-        op: {size: r.measurement.value for size, r in _one_placement(group).items()}
-        for op, group in by_operation.items()
-    }
-    sizes = sorted(
-        {size for column in columns.values() for size in column if size <= LATENCY_MAX_BYTES}
-    )
-    rows = tuple((size, tuple(column.get(size) for column in columns.values())) for size in sizes)
-    return LatencyTable(tuple(columns), rows) if rows else None
+    columns = {}
+    sizes = set[int]()
+    for operation, group in by_operation.items():
+        by_size = _one_placement(group)
+        columns[operation] = {size: r.measurement.value for size, r in by_size.items()}
+        sizes.update(size for size in by_size if size <= LATENCY_MAX_BYTES)
+    rows = []
+    for size in sorted(sizes):
+        values = tuple(column.get(size) for column in columns.values())
+        rows.append((size, values))
+    if not rows:
+        return None
+    return LatencyTable(tuple(columns), tuple(rows))
 
 
 def losses(check: Check) -> tuple[float, ...]:
-    """Return the loss of every training step in order; empty if it was not recorded."""
+    """Return the loss of every training step in order; empty if it was not recorded.
+
+    A single loss is no curve.
+    """
     for reading in readings(check):
         m = reading.measurement
         if m.metric == "loss" and len(m.samples) > 1:
@@ -130,18 +142,24 @@ def losses(check: Check) -> tuple[float, ...]:
 
 
 def plateau(check: Check, operation: str) -> float | None:
-    """Return the busbw of large messages in GB/s: the measured plateau, else the best of the
-    curve.
+    """Return the busbw of large messages in GB/s: the measured plateau, else the best of the curve.
+
+    None where the operation has neither.
     """
     for reading in readings(check):
         if _is_plateau(reading) and _operation(reading.measurement) == operation:
             return reading.measurement.value
-    curve = next((c for c in busbw_curves(check) if c.operation == operation), None)
-    return max(p.busbw_gb_s for p in curve.points) if curve else None
+    for curve in busbw_curves(check):
+        if curve.operation == operation:
+            return max(p.busbw_gb_s for p in curve.points)
+    return None
 
 
 def share(check: Check, operation: str) -> float | None:
-    """Return the plateau as a fraction of what the links carry; None if the links are not known."""
+    """Return the plateau as a fraction of what the links carry; None if the links are not known.
+
+    1 is all that they carry.
+    """
     for m in once(check.measurements):
         if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
             return m.value
@@ -151,6 +169,8 @@ def share(check: Check, operation: str) -> float | None:
 def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
     """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then
     furthest off.
+
+    Each with the check that it is of.
     """
     bad = [(check, j) for check in checks for j in check.judgements if not j.passed]
     return sorted(bad, key=lambda pair: _badness(pair[1]))

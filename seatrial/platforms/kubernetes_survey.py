@@ -113,7 +113,9 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
 
 
 def _kubeconfig(context: str | None) -> tuple[str | None, str]:
-    """Return the name and namespace of the context; no name inside a pod."""
+    """Return the name and namespace of the context; no name inside a pod, which has no
+    kubeconfig.
+    """
     from kubernetes import config
 
     with suppress(config.ConfigException, OSError, ValueError, TypeError, KeyError):
@@ -124,7 +126,10 @@ def _kubeconfig(context: str | None) -> tuple[str | None, str]:
 
 
 def _offers(nodes: Sequence[Any]) -> dict[_Offer, list[Any]]:
-    """Return the nodes by what they offer, without those of the control plane that have no GPU."""
+    """Return the nodes by what they offer, without those of the control plane that have no GPU.
+
+    Where no node has a GPU, the offer is of processors.
+    """
     offers: dict[_Offer, list[Any]] = defaultdict(list)
     for node in nodes:
         offer = _offer(node)
@@ -238,7 +243,11 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
 
 
 def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
-    """Return the taints to tolerate, and the fabric's devices that every node offers."""
+    """Return the taints to tolerate, and the fabric's devices that every node offers.
+
+    Taints that every site has are not among them. Of more devices than a node has, which pods
+    share, one is requested.
+    """
     from seatrial.platforms.kubernetes.pod import is_fabric
 
     draft = {}

@@ -57,7 +57,8 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str
     """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node.
 
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own
-    environment: command lines are logged, and anybody on the node can read them.
+    environment: command lines are logged, and anybody on the node can read them. Ranks are not
+    bound to cores.
     """
     network = []
     if testbed.network:
@@ -169,7 +170,7 @@ def _supervisor_env(testbed: Testbed, ranks_env: Environ, sessions: str) -> Envi
 
 
 def _pipe(sessions: str) -> str:
-    """Return the named pipe into which rank 0 prints."""
+    """Return the named pipe into which rank 0 prints, apart from the output of the launcher."""
     return f"{sessions}/rank-0"
 
 
@@ -269,7 +270,11 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple
 
 
 def node_printing_most(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
-    """Return the node with more than half of the `printed` characters, by rank. Pure."""
+    """Return the node with more than half of the `printed` characters, by rank; empty without one.
+    Pure.
+
+    Ranks that the testbed does not have are left out.
+    """
     by_node: Counter[str] = Counter()
     owners = _rank_nodes(testbed)
     for rank, characters in printed.items():

@@ -297,7 +297,9 @@ def _interruption(error: BaseException | None) -> BaseException | None:
     """
     while isinstance(error, Exception):
         error = error.__cause__ or error.__context__
-    return None if isinstance(error, (CancelledError, GeneratorExit)) else error
+    if isinstance(error, (CancelledError, GeneratorExit)):
+        return None
+    return error
 
 
 def _explain(error: Exception) -> tuple[Verdict, Reason]:
@@ -358,7 +360,9 @@ def _fact(fact: Any, clean: Clean) -> Any:
         return {key: _fact(each, clean) for key, each in fact.items()}
     if isinstance(fact, list | tuple):
         return [_fact(each, clean) for each in fact]
-    return clean(fact) if isinstance(fact, str) else fact
+    if isinstance(fact, str):
+        return clean(fact)
+    return fact
 
 
 def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:

@@ -119,6 +119,7 @@ def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Re
     name = f"{words.suspect_name(lead)} ({sure})"
     others = [words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()]
     evidence = _against(lead.evidence, bad)
+    # A worse check may say just what the evidence says
     news = [reason for reason in worse if unplaced(reason) != evidence]
     return _also(placed(name, evidence), [*others, *news])
 
@@ -215,9 +216,9 @@ def since(
     """Say since when the runs end like this; `earlier` are runs of the same cluster and suite, the
     newest first.
 
-    `later` runs began after this one: a clock was set back, and nothing was compared with them.
-
-    A run that could not measure leaves a fault, or a series of passes, as it was.
+    `later` runs began after this one: a clock was set back, and nothing was compared with them. A
+    run that could not measure leaves a fault, or a series of passes, as it was. Runs end alike if
+    their exit statuses are equal.
     """
     if later:
         lie = "runs of this suite here lie"
@@ -297,6 +298,8 @@ def _step_of(code: str) -> NextStep:
 def _code_with_step(reason: Reason) -> str | None:
     """Return the first code of joined or placed reasons that has a next step; none for a step that
     was not tried.
+
+    A reason's own code comes before those of its parts.
     """
     for code in (reason.code, *map(_code_with_step, reason.parts)):
         if not code or code == _NOT_TRIED:
@@ -310,6 +313,8 @@ def _code_with_step(reason: Reason) -> str | None:
 def next_lines(steps: Sequence[NextStep]) -> list[str]:
     """Return a line for each next step, suspects with the same one together; "next: nothing to do"
     without any.
+
+    The first `MAX_STEPS`, and how many more there are.
     """
     if not steps:
         return ["next: nothing to do"]

@@ -83,7 +83,7 @@ def _ranges(stem: str, width: int, digits: Sequence[str]) -> str:
 
 def expand(patterns: Sequence[str]) -> tuple[str, ...]:
     """Return the hosts of `patterns`, in order; a number keeps the leading zeros that its range
-    begins with.
+    begins with: gpu-[08-10] is gpu-08, gpu-09, gpu-10.
 
     Raises ValueError for what is no host name, a range that is empty or malformed, a host that is
     there twice, and more than 10,000 hosts.

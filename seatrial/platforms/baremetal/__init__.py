@@ -79,7 +79,9 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         }
 
     def only(self, hosts: Iterable[str]) -> dict[str, object]:
-        """Return the settings of those hosts alone: `hosts` and `host_settings`."""
+        """Return the settings of those hosts alone: `hosts`, in the order given, and
+        `host_settings`, by single host.
+        """
         chosen = tuple(hosts)
         logins = {host: login for host, login in self.logins().items() if host in chosen}
         return {"hosts": chosen, "host_settings": logins}
@@ -93,7 +95,8 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
             yield (
                 f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
             )
-        for host in sorted(set(self.logins()) - set(self.hosts)):
+        strangers = set(self.logins()) - set(self.hosts)
+        for host in sorted(strangers):
             yield f"platform.host_settings: {host} is not one of hosts"
         for name in ("mounts", "devices", "ulimits"):
             has_use = self.has_daemon or (name == "mounts" and self.runtime != "none")

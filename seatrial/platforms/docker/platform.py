@@ -315,7 +315,9 @@ class Docker(RunsWithState[DockerState]):
         """Explain why the container does not run; None if it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
-                return None if container.status == "running" else why_ended(container)
+                if container.status == "running":
+                    return None
+                return why_ended(container)
         return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:

@@ -45,7 +45,8 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     """Return everything that would keep a run from starting; if the API server is silent, that
     alone.
 
-    A dry run of the manifests is last, as it fails for any of the others too.
+    The manifests are tried only where nothing else of the cluster is wrong: what they were refused
+    for would be said twice.
     """
     launcher = LAUNCHERS[settings.launcher]
     try:
@@ -99,7 +100,10 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
-    """Submit the manifests as a dry run, which admission policies and webhooks see too."""
+    """Submit the manifests as a dry run, which admission policies and webhooks see too.
+
+    Return the first refusal; nothing where some webhook cannot take a dry run.
+    """
     planned = plan(trial_run(cluster))
     files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")
     for manifest in objects(planned, files):
@@ -274,6 +278,8 @@ def _too_small(
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next
     step.
+
+    One that may not be read is left out, and the others are looked at all the same.
     """
     for look in (
         _pull_secrets,
@@ -305,8 +311,10 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
-    """Return the reason for what does not exist; with `api`, the step is one of kubectl in its
-    namespace.
+    """Return the reason for what does not exist.
+
+    `where` is the field that names it, and `step` makes it; with `api`, the step is one of kubectl
+    in its namespace.
     """
     if api:
         step = f"kubectl -n {api.namespace} {step}"

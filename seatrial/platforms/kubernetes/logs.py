@@ -37,6 +37,8 @@ def write_pod_logs(
 ) -> None:
     """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic),
     the head first.
+
+    A log that cannot be read gets a file that says why, so that every pod has its files.
     """
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -58,6 +60,8 @@ def write_pod_logs(
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
     sidecars. Pure.
+
+    The head is the first pod with a node's role; pods without it have logs by their own name.
     """
     nodes: list[Object] = []
     others: list[Object] = []  # what an operator runs besides: the MPI operator's launcher
@@ -125,7 +129,7 @@ def _state(state: Object) -> str:
 def events_text(events: Iterable[Object], name: str) -> str:
     """Return the events of objects whose name contains `name`, one line each, the oldest first.
 
-    Pure.
+    The last `_MAX_EVENTS` of them. Pure.
     """
     own = []
     for event in events:

@@ -211,7 +211,9 @@ def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
     cause = cause_in(message or "")
     words = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
     reason = Reason.of(code, problem=problem, waiting=name, message=words)
-    return Reason(cause.code, {"evidence": cause.evidence}, reason.sentence) if cause else reason
+    if cause:
+        return Reason(cause.code, {"evidence": cause.evidence}, reason.sentence)
+    return reason
 
 
 def _is_final(message: str | None) -> bool:
@@ -278,11 +280,15 @@ def describe_progress(
 def _most(reasons: Iterable[Reason | None]) -> Reason | None:
     """Return the most frequent reason; None without any."""
     counted = Counter(reason for reason in reasons if reason).most_common(1)
-    return counted[0][0] if counted else None
+    if counted:
+        return counted[0][0]
+    return None
 
 
 def _waiting(cause: Reason | None) -> str:
-    return f"; waiting: {cause}" if cause else ""
+    if cause:
+        return f"; waiting: {cause}"
+    return ""
 
 
 def _unschedulable(pod: Object) -> Reason | None:

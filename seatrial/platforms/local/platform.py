@@ -309,7 +309,9 @@ def _testbed(
 
     def gave_way(node: Node) -> Reason | None:
         job = read(cluster.name).given.get(plan.run_id)
-        return Reason.of("gave-way", job=job) if job else None
+        if job:
+            return Reason.of("gave-way", job=job)
+        return None
 
     cores = len(os.sched_getaffinity(0))
     return replace(testbed, shared_cores=cores, after_check=after_check, blameless_reason=gave_way)

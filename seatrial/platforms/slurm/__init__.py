@@ -69,7 +69,7 @@ def _legal_option(value: str) -> str:
 def _legal_folder(value: str) -> str:
     """Return the folder as it is.
 
-    Raises ValueError where a shell could read more in it, or it could lead out of the home.
+    Raises ValueError where a shell could read more in it, or it leads upwards.
     """
     is_path = re.fullmatch(r"[A-Za-z0-9_./+-]+", value)
     if not is_path or value.startswith("-") or ".." in value.split("/"):

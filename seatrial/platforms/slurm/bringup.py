@@ -36,7 +36,7 @@ class NodesLog:
     wrong.
 
     `last_lines` has for each other task the line that best explains why its container did not
-    start.
+    start. `step_error` is what srun says itself, which is of no task.
     """
 
     ports: Mapping[int, int] = field(default_factory=dict)
@@ -102,7 +102,8 @@ class BringUp:
         """Wait until all nodes are ready, or time is up and some are; the job and the port of each
         task.
 
-        Raises LaunchError when the job will never start or has ended, or no node is ready in time.
+        Looks less and less often, and logs each change. Raises LaunchError when the job will never
+        start or has ended, or no node is ready in time.
         """
         pause_s = _POLL_S[0]
         logged = ""
@@ -125,7 +126,11 @@ class BringUp:
             pause_s = min(pause_s * 1.3, _POLL_S[1])
 
     def _job(self) -> Job:
-        """Return the job. Raises LaunchError if it will never start or has ended."""
+        """Return the job.
+
+        Raises LaunchError if it will never start or has ended: with what its steps say, where it
+        failed.
+        """
         job = job_of(self._login, self._run_id, self._job_id)
         if job is None:
             raise LaunchError.of("slurm-job-gone", job=self._job_id)
@@ -175,6 +180,7 @@ class BringUp:
             return False
         if nodes_log.ports:
             return True
+        # Of the first tasks: all nodes often have the same, and a reason has to stay short
         problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
         problem = (
             "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
@@ -188,7 +194,9 @@ class BringUp:
 
 
 def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
-    """Return one reason for each problem, however many tasks report it."""
+    """Return one reason for each problem, however many tasks report it; of four problems at most,
+    those of the first tasks.
+    """
     tasks: dict[str, list[int]] = {}
     for task, problem in sorted(problem_by_task.items()):
         tasks.setdefault(problem, []).append(task)

@@ -92,7 +92,9 @@ class SrunLauncher:
     @property
     def python(self) -> str:
         """The Python that starts the ranks: the login node's where they run in an image."""
-        return self.settings.python if self.settings.runtime == "none" else "python3"
+        if self.settings.runtime == "none":
+            return self.settings.python
+        return "python3"
 
     def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Return the command line of srun.
@@ -144,9 +146,7 @@ class SrunLauncher:
 
     @contextmanager
     def started(self, testbed: Testbed, command: str) -> Iterator[RankProcess]:
-        """Run the command on the login node, with the modules of the nodes; what is left of it is
-        killed at the end.
-        """
+        """Run the command on the login node; what is left of its steps is killed at the end."""
         process = self.login.start(
             "\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"])
         )
@@ -306,9 +306,7 @@ class Slurm(RunsWithState[SlurmState]):
         return any(job.is_up for job in jobs_of(self._login, run_id))
 
     def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
-        """Return the testbed of the nodes in `state`: logins through the login node, and srun as
-        the launcher where the settings say so.
-        """
+        """Return the testbed of the nodes in `state`, which are dialled by way of the login."""
         testbed = testbed_of(
             self._cluster,
             run_id,

@@ -101,7 +101,9 @@ def alltoall(source: Tensor, target: Tensor) -> None:
 
 def _apart(source: Tensor, target: Tensor) -> Tensor:
     """Return the source, in other memory than the target."""
-    return source.clone() if source is target else source
+    if source is target:
+        return source.clone()
+    return source
 
 
 def reduce_scatter(source: Tensor, target: Tensor) -> None:
@@ -391,7 +393,9 @@ def _digits(time_us: float) -> int:
     """Return how many digits of a time nccl-tests prints behind the point."""
     if time_us < 100:
         return 2
-    return 1 if time_us < 10_000 else 0
+    if time_us < 10_000:
+        return 1
+    return 0
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -62,7 +62,9 @@ def report(fast, faults, unknown, seen):
 
 def _unknown_status(fast):
     """Return the exit status of what is not known: for Slurm no fault, as it has no third state."""
-    return 2 if fast == "kubernetes" else 0
+    if fast == "kubernetes":
+        return 2
+    return 0
 
 
 def _exit_at_deadline(fast):

@@ -85,8 +85,9 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
 def _replay(
     size: DecoderSize, sequence: int, options: Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[Tensor]]:
-    """Return one replay: a digest of all its steps, the time of each in ms, and the last
-    gradients.
+    """Return one replay: a digest of all its steps, the time of each in ms, and the last gradients.
+
+    `is_wrong`: a bit flips in the middle, as by a fault.
     """
     target = torch.device(device)
     with torch.device("meta"):
@@ -133,6 +134,8 @@ def _short_digest(text: str) -> str:
 def digest_of(tensors: Iterable[Tensor]) -> str:
     """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any
     order.
+
+    Of a sharded tensor it is that of this rank's part.
     """
     sums = []
     with torch.no_grad():
@@ -148,8 +151,10 @@ def digest_of(tensors: Iterable[Tensor]) -> str:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    """Return this rank's part of a tensor; the tensor itself where ranks do not share it."""
+    part = tensor
+    if hasattr(tensor, "to_local"):  # a DTensor
+        part = tensor.to_local()
     return part
 
 
@@ -210,9 +215,12 @@ def _wrong_sums(
 def kind_of(device: torch.device) -> str:
     """Return what determines the bits of a computation: device model, driver, library, processor's
     instructions.
+
+    Without a driver's version, as in a container that lacks nvidia-smi, its place is empty.
     """
     threads = torch.get_num_threads()
     if device.type != "cuda":
+        # A sum by more threads, or by wider vectors, is rounded in another order
         instructions = torch.backends.cpu.get_cpu_capability()
         return f"{torch.__version__} {instructions} {threads}"
     name = torch.cuda.get_device_name(device)

@@ -122,7 +122,10 @@ class Trainer:
 def synthetic(
     workload: models.Workload, options: Namespace, here: RankPlacement, device: str
 ) -> Iterator[models.Batch]:
-    """Yield batches without end, made on the device; each depends on seed, step and rank alone."""
+    """Yield batches without end, made on the device; each depends on seed, step and rank alone.
+
+    The samples can be learnt: labels follow from inputs.
+    """
     generator = torch.Generator(device)
     for step in count():
         generator.manual_seed((options.seed * 1_000_003 + step) * 100_003 + here.rank)
@@ -178,7 +181,8 @@ def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -
     """Return the floating point operations of a forward and a backward pass; a multiply-add counts
     as two.
 
-    None by a torch before 2.1, which does not count them.
+    Counted on two samples, one pass each way. None by a torch before 2.1, which does not count
+    them.
     """
     try:
         from torch.utils.flop_counter import FlopCounterMode
@@ -217,7 +221,7 @@ def communication_share(trainer: Trainer) -> float | None:
 def inference_rate(trainer: Trainer) -> float | None:
     """Return samples/s of this rank's model without training, in the same precision.
 
-    None where it was not asked for.
+    None where it was not asked for. The model stays in evaluation mode.
     """
     steps = trainer.options.inference_steps
     if not steps:
@@ -244,7 +248,7 @@ class History:
 
 
 def checksum(model: nn.Module) -> str:
-    """Return the SHA-256 of the parameters' bytes, in order."""
+    """Return the SHA-256 of the parameters' bytes, in order: equal on two ranks if every bit is."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
         # Held while its bytes are read; numpy may be missing
@@ -256,13 +260,17 @@ def checksum(model: nn.Module) -> str:
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
     """Return the steps whose time counts: without the first ones, which build buckets, connections
     and kernels.
+
+    All of them where there are no others.
     """
     return times[warmup:] or times
 
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median; None without a value."""
-    return statistics.median(values) if values else None
+    if values:
+        return statistics.median(values)
+    return None
 
 
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
@@ -339,7 +347,9 @@ def results(summary: Json, options: Namespace) -> Json:
     samples = options.batch * summary["world_size"]
     rate = summary["throughput_samples_s"]
     flops = summary["flops_per_sample"]
-    tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
+    tflops = None
+    if rate and flops:
+        tflops = rate * flops / summary["world_size"] / 1e12
     first = summary["first_loss"]
     last = summary["last_loss"]
     p99_s = None

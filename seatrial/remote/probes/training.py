@@ -111,6 +111,7 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
             loss = loss * math.nan
         mine = float(loss.detach())
         history.compute_ms.append((time.perf_counter() - started) * 1e3)
+        # Here the rank waits for the slowest one
         losses = over_ranks(mine, str(trainer.device))
         history.losses.append(sum(losses) / len(losses))
         if not math.isfinite(history.losses[-1]):
@@ -139,7 +140,9 @@ def default_device() -> str:
     """Return the device of BACKEND, else a GPU if torch sees one; "cpu" or "cuda"."""
     if os.environ.get("BACKEND"):
         return str(placement.device(os.environ))
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    return "cpu"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -154,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
                 f"--model llama needs torch 2.6 or later, this is {torch.__version__}: {error}"
             ) from error
         return int(pretraining.main(arguments))
-    options = parse(arguments)
+    options = parse(arguments)  # first: bad ones end every rank alike
     here, device = rendezvous.begin(options)
     hang.record_collectives()
     rendezvous.join(here, options, device)
@@ -173,7 +176,8 @@ def main(arguments: Sequence[str]) -> int:
     result = summary(trainer, history)
     report(here, **result)
     if options.results and here.rank == 0:
-        Path(options.results).write_text(json.dumps(results(result, options), indent=2) + "\n")
+        figures = json.dumps(results(result, options), indent=2)
+        Path(options.results).write_text(figures + "\n")
     over_ranks(0, device)  # all have what they need before any leaves
     dist.destroy_process_group()
     _KEPT.append(trainer)
@@ -185,6 +189,8 @@ def main(arguments: Sequence[str]) -> int:
 def is_llama(arguments: Sequence[str]) -> bool:
     """Return whether the arguments ask for the decoder of pretraining.py, which has options of its
     own.
+
+    Before any option is parsed, as those of the two differ.
     """
     words = " ".join(arguments).replace("=", " ")
     return "--model llama" in words

@@ -251,7 +251,9 @@ def stat_of(pid: int) -> List[str]:
 def started(pid: int) -> str:
     """Return when a process started, in ticks since the boot; empty for one that is gone."""
     fields = stat_of(pid)
-    return fields[19] if fields else ""
+    if fields:
+        return fields[19]
+    return ""
 
 
 def is_running(pid: int) -> bool:
