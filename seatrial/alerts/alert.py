@@ -58,7 +58,7 @@ class Alert:
 
     @property
     def over(self) -> bool:
-        """Whether the incident has ended."""
+        """Whether the incident has ended; then `result` is the run that ended it."""
         return self.incident.closed is not None
 
     @property
@@ -206,7 +206,9 @@ def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
 
 
 def _number(judgement: Judgement, markup: Markup) -> str:
-    """Format a number that is not as expected, with what was expected, or why it is bad."""
+    """Format a number that is not as expected, with what was expected, or why it is bad where
+    nothing was.
+    """
     m = judgement.measurement
     name = markup.put(words.measurement_name(m), 160)
     value = markup.strong(words.quantity(m.value, m.unit), 40)

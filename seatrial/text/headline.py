@@ -36,7 +36,7 @@ _READ_THE_LOG = "Read `logs/run.log` of the run."
 
 
 class EarlierRun(Protocol):
-    """What the lines need of an earlier run of the same cluster and suite, from whichever store."""
+    """What the lines need of an earlier run of the same cluster and suite."""
 
     @property
     def run_id(self) -> str:
@@ -56,7 +56,8 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     and references.
 
     Suspects come before the checks that noticed them, and before a worse check that names none.
-    Without one, the reason for several nodes says so.
+    Without one, the reason for several nodes says so. What is no fault of the cluster blames
+    nobody.
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
@@ -157,6 +158,7 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
 
     What the check says besides stays.
     """
+    # Evidence does not say the place again that stands before a part
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
     said = set(parts.values())
     evidence_of = {each.name: parts_of(each.evidence) for each in suspects}

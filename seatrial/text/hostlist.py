@@ -32,6 +32,7 @@ def host_list(names: Iterable[str]) -> str:
             digits.append(number)
         else:
             plain.append(name)
+
     for stem, digits in digits_by_stem.items():
         parts += _of_stem(stem, digits)
     parts += plain
@@ -42,7 +43,7 @@ def host_list(names: Iterable[str]) -> str:
 
 
 def _of_stem(stem: str, digits: Sequence[str]) -> Iterator[str]:
-    """Yield the hosts of a stem, in order.
+    """Yield the hosts of a stem, in order: one text, or one for each width.
 
     Numbers that are padded with zeros go by their width, as 7 and 007 are two hosts.
     """
@@ -61,7 +62,7 @@ def _ranges(stem: str, width: int, digits: Sequence[str]) -> str:
     """Format the hosts of a stem, their numbers padded to a width: "node-[0-3,7]", or "node-7" for
     one.
     """
-    last_by_first: dict[int, int] = {}
+    last_by_first: dict[int, int] = {}  # of each range
     first = -1
     last = -1
     for number in sorted(map(int, digits)):
@@ -93,6 +94,7 @@ def expand(patterns: Sequence[str]) -> tuple[str, ...]:
         for host in _of_pattern(pattern):
             if host in hosts:
                 raise ValueError(f"host {host} is there twice")
+            # A short pattern can stand for more than fits into memory
             if len(hosts) == MAX_HOSTS:
                 raise ValueError(f"more than {MAX_HOSTS} hosts")
             hosts[host] = None

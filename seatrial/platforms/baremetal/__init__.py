@@ -26,7 +26,7 @@ def legal_folder(value: str) -> str:
 
 def _one_setting_each(value: "dict[str, LoginSettings]") -> "dict[str, LoginSettings]":
     """Return the settings as they are. Raises ValueError where two are of one host."""
-    expand(tuple(value))
+    expand(tuple(value))  # which refuses a host that is there twice
     return value
 
 
@@ -67,7 +67,9 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
     @property
     def has_daemon(self) -> bool:
-        """Whether a daemon (docker, podman) knows the containers by name."""
+        """Whether a daemon (docker, podman) knows the containers by name; others end with their
+        processes.
+        """
         return self.runtime in ("docker", "podman")
 
     def logins(self) -> dict[str, LoginSettings]:

@@ -60,14 +60,20 @@ _LOG_BYTES = 64 * 1024**2
 
 
 class ContainerAddress(NodeAddress):
-    """Addresses of a node for its peers and for this machine (`host`, `host_port`)."""
+    """Addresses of a node: for its peers, and for this machine (`host`, `host_port`), which may be
+    outside of the run's network.
+    """
 
     host: str = Field(max_length=255)
     host_port: int = Field(ge=1, le=65535)
 
 
 def ensure_image(daemon: Daemon, image: str) -> None:
-    """Pull the image unless the host has it. Raises LaunchError."""
+    """Pull the image unless the host has it.
+
+    Raises LaunchError with what the registry says, which comes as a message of a pull that
+    succeeds.
+    """
     from docker.errors import DockerException
 
     if daemon.has_image(image):
@@ -106,7 +112,9 @@ def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair
 
 
 def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
-    """Return the addresses of the nodes that run. Raises LaunchError if none does."""
+    """Return the addresses of the nodes that run, and log why others do not. Raises LaunchError if
+    none does.
+    """
     containers = daemon.containers(plan.run.run_id)
     up = _running(containers)
     for container in containers:
@@ -116,7 +124,9 @@ def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, 
 
 
 def _running(containers: "Sequence[Container]") -> "list[Container]":
-    """Return the containers that run. Raises LaunchError if none does."""
+    """Return the containers that run. Raises LaunchError if none does, with why three of them
+    ended.
+    """
     up = [container for container in containers if container.status == "running"]
     if not up:
         raise LaunchError(join(map(why_ended, containers[:3])))
@@ -199,7 +209,9 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
 
 
 class DockerState(PlatformState):
-    """The containers, the network that they share, and the cores of the Docker host."""
+    """The containers, the network that they share, and the cores of the Docker host; None where a
+    node is alone, and shares none.
+    """
 
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
     network: str | None = Field(max_length=100)  # CIDR

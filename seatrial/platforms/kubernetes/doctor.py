@@ -245,7 +245,7 @@ def _too_small(
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
             hint = ""
-            if there == "0":  # such nodes do not even know the resource
+            if there == "0":  # such nodes may not even know the resource
                 hint = ": is the device plugin running?"
             return Reason.of(
                 "node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there
@@ -342,7 +342,9 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look for the service account of the pods."""
+    """Look for the service account of the pods; without a name it is the namespace's own, which is
+    there.
+    """
     name = settings.service_account
     if name and api.find(Kind("v1", "ServiceAccount"), name) is None:
         problem = f"there is no {name} in namespace {api.namespace}"

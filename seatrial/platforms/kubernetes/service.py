@@ -134,7 +134,11 @@ class KubernetesService:
         return users
 
     def _counts(self, pod: Object) -> bool:
-        """Return whether the pod makes a node busy."""
+        """Return whether the pod makes a node busy.
+
+        With GPUs only one that asks for some; without, any but those of daemons and of the system,
+        which are on each node.
+        """
         if self._cluster.gpus:
             resource = gpu_resource(self._cluster)
             containers = pod["spec"].get("containers", ())
@@ -219,7 +223,10 @@ class KubernetesService:
 
 
 def leaf(labels: dict[str, str]) -> str:
-    """Return the narrowest level of the topology above the node itself; empty where it has none."""
+    """Return the narrowest level of the topology above the node itself; empty where it has none.
+
+    Nodes with the same one count as behind one switch.
+    """
     for level in reversed(LEVELS):
         if level != _HOSTNAME and labels.get(level):
             return labels[level]
@@ -227,7 +234,7 @@ def leaf(labels: dict[str, str]) -> str:
 
 
 def _keys(node: Object) -> set[str]:
-    """Return the keys of the node's taints."""
+    """Return the keys of the node's taints, whatever their effect."""
     return {taint["key"] for taint in taints_of(node)}
 
 

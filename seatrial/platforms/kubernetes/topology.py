@@ -65,8 +65,9 @@ def names(pods: Sequence[Object]) -> list[str]:
 
 
 def address(pod: Object, *, by_name: bool) -> str:
-    """Return the address of a pod for its peers: its IP address, or its name in the cluster's
-    DNS.
+    """Return the address of a pod for its peers: its IP address, or its name in the cluster's DNS.
+
+    `by_name` asks for the name, which a pod has before it has an address.
     """
     if not by_name:
         return str(pod["status"]["podIP"])

@@ -83,7 +83,7 @@ class Trainer:
         self.scaler = grad_scaler(enabled=options.precision == "fp16")
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Return the context of the precision."""
+        """Return the context of the precision; for fp32 one that does nothing."""
         precision = PRECISIONS[self.options.precision]
         context: AbstractContextManager[None] = nullcontext()
         if precision is not torch.float32:
@@ -98,7 +98,10 @@ class Trainer:
             return cross_entropy(logits.flatten(0, -2), labels.flatten())
 
     def update(self, loss: torch.Tensor) -> None:
-        """Run the backward pass, in which gradients mix, and the optimizer's step."""
+        """Run the backward pass, in which gradients mix, and the optimizer's step.
+
+        Returns when the device has finished it.
+        """
         self.optimizer.zero_grad()
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
@@ -239,6 +242,8 @@ def inference_rate(trainer: Trainer) -> float | None:
 class History:
     """Losses and times (ms) of one rank; `compute_ms` ends where the rank first waits for the
     others.
+
+    `losses` are the means over the ranks, and `finite` whether this rank's own were.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -267,7 +272,9 @@ def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median; None without a value."""
+    """Return the median; None without a value, as for a training that broke off in its first
+    step.
+    """
     if values:
         return statistics.median(values)
     return None
