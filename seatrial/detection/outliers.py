@@ -79,9 +79,10 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
         own[shift.members] &= shift.against == "past" or not shift.bad
     bad = scan.bad & (own | (scan.start == 0))
     is_settled = bad & (run.count >= AGREEING)
-    doubtful = scan.near & ~is_settled & _may_be_read(run.count, MOST_READINGS)
+    doubtful = scan.near & ~is_settled
     for shift in common.shifts:
         doubtful[shift.members] |= shift.doubtful
+    doubtful &= _may_be_read(run.count, MOST_READINGS)
     may_be_bad = (scan.confidence >= WATCHED) & (scan.loss >= LEAST_WATCHED)
     watched = may_be_bad & ~bad & ~scan.unproven & own
     below = run.distance < scan.level - scan.limit
