@@ -270,8 +270,8 @@ def report_address(
 
 
 def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
-    """Return the members and groups to mention; none when the incident is over, as nobody has to
-    act.
+    """Return the members and groups to mention; none when the incident is over, as it
+    needs no action.
     """
     if incident.closed:
         return ()

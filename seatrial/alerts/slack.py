@@ -112,7 +112,7 @@ _MARKUP = Markup(_put, bold="*")
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
     """Return the current message of the incident as plain text (for notifications) and as blocks.
 
-    Without `mentions` it is the same message for an update, which notifies nobody.
+    Without `mentions` it is the same message for an update, which sends no notification.
     """
     incident = alert.incident
     title = headline(incident)

@@ -1,7 +1,7 @@
 """Which peers of a run moved together, and by how much. Pure, numpy arrays, natural logs.
 
 Those that have earlier runs are compared with their past, new ones with the known ones, and all of
-them with each other: they may be two lots.
+them with each other: they may form two groups.
 """
 
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ LATENCY_MAX_BYTES = 1 << 20  # time follows from busbw for larger messages
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A measurement and the worst judgement on it; None where nobody judged it."""
+    """A measurement and the worst judgement on it; None without a judgement."""
 
     measurement: Measurement
     judgement: Judgement | None
@@ -24,7 +24,7 @@ class Point:
     """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's
     own.
 
-    `verdict` is None where nobody judged it.
+    `verdict` is None without a judgement.
     """
 
     message_bytes: int

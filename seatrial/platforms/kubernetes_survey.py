@@ -189,7 +189,7 @@ def _family(offer: _Offer) -> str:
 
 def _image(nodes: Sequence[Any]) -> str | None:
     """Return an image of seatrial's that the nodes have; None without one. Names by digest do not
-    count, as nobody can read them.
+    count, as people cannot read them.
     """
     for node in nodes:
         for image in node["status"].get("images") or ():

@@ -68,7 +68,7 @@ def without_details(result: RunResult, why: str) -> RunResult:
 
 
 def _cut(text: str) -> str:
-    """Return as much of a text as says what it is about."""
+    """Return the first 2,000 characters."""
     return text[:2000]
 
 

@@ -56,8 +56,8 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     and references.
 
     Suspects come before the checks that noticed them, and before a worse check that names none.
-    Without one, the reason for several nodes says so. What is no fault of the cluster blames
-    nobody.
+    Without one, the reason for several nodes says so. What is no fault of the cluster has
+    no suspect.
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:

@@ -74,11 +74,12 @@ def blame(tried: TriedPairs) -> Blame:
     Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each
     other and not the other groups: one cut between them, whichever side is at fault. Within a
     group, a node that fails with more than half of the others is blamed itself. A pair that fails
-    though both ends reach nearly everybody else is a broken link: the link is blamed, and one end
+    though both ends reach nearly all others is a broken link: the link is blamed, and one end
     is set aside without blame.
 
-    What nobody tried says nothing. Of two nodes that do not reach each other, neither is blamed
-    more than the link; the first node, the head, is kept wherever another one will do.
+    Pairs that were not tried count for nothing. Of two nodes that do not reach each other, neither
+    is blamed more than the link; the first node, the head, is kept where another one can be left
+    out.
     """
     # What failed in one direction or both is one link
     failed = {frozenset(pair): error for pair, error in tried.failed.items()}
@@ -158,7 +159,7 @@ def connected(neighbours: Neighbours) -> list[Side]:
 
 def _reached_from(node: str, neighbours: Neighbours) -> Side:
     """Return the node with all that it reaches, directly or through others; the node alone if it
-    reaches nobody.
+    reaches no other.
     """
     side = set[str]()
     edge = {node}

@@ -279,7 +279,7 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
     """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next
     step.
 
-    One that may not be read is left out, and the others are looked at all the same.
+    One that may not be read is left out, and the others are still checked.
     """
     for look in (
         _pull_secrets,

@@ -130,7 +130,7 @@ class Kubernetes:
         return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
-        """Return the testbed of the pods that are up, be it some only. Raises InputError without
+        """Return the testbed of the pods that are up, all or some. Raises InputError without
         any.
         """
         folder = states.run_folder(run_id, _KIND)

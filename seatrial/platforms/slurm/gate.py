@@ -63,7 +63,7 @@ def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
 def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
     """Drain the nodes of the run's reservation again and remove it; none is no error.
 
-    `reasons` are those that the nodes had; a node without one waits at the gate all the same.
+    `reasons` are those that the nodes had; a node without one waits at the gate too.
     """
     name = job_name(run_id)
     try:

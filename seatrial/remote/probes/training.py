@@ -200,7 +200,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Return the options, with what is left out filled in by the device and the data; exit with 2
     for bad ones.
 
-    Nothing of the other ranks is needed: each comes to the same.
+    Nothing of the other ranks is needed: each reaches the same result.
     """
     parser = parser_of("training.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)

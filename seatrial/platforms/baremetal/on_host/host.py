@@ -131,7 +131,7 @@ class Lock:
             return {}  # it is being written, or somebody else wrote it
 
     def release(self) -> None:
-        """Remove the file, and let the lock go; in this order, so that nobody takes one that is
+        """Remove the file, and let the lock go; in this order, so that no process takes one that is
         removed.
         """
         if self._is_current():
