@@ -54,7 +54,7 @@ class RunReadings:
         rounds, series = readings.shape
         starts = np.arange(series) * rounds
         by_series = self.distance.T.ravel()
-        self.location = locations(by_series, starts, self.count)
+        self.location = locations(by_series, starts, self.count, reference.noise)
         self.noise = _with_scatter(reference, self.distance, self.value, self.count)
 
     def losses(self) -> Losses:

@@ -5,6 +5,7 @@ much of it all readings of a run share is the mean product of two of them.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs
 MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
-# Standard deviations by the median distance, from which on a reading is rejected (Hampel, "The
+# Standard deviations by the median distance, from which on a value is rejected (Hampel, "The
 # breakdown points of the mean combined with some rejection rules", 1985): no noise reaches so far
 GROSS = 10.0
 STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
@@ -71,37 +72,57 @@ def median_of(rows: Floats) -> Floats:
     return (below + above) / 2
 
 
-def hodges_lehmann(readings: Floats) -> Floats:
+def hodges_lehmann(readings: Floats, noise: Floats) -> Floats:
     """Return the location of each column: the median of the means of all pairs of its values, each
     with itself too.
 
     Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer
     tails (Hodges and Lehmann, "Estimates of location based on rank tests", 1963). It breaks down
-    where three values in ten stray, as two of six do; so gross errors are rejected first.
+    where three values in ten stray, as two of six do; so gross errors are rejected first. `noise`
+    is the standard deviation of a value, or NaN: six values may lie close together by chance.
     """
+    middle: Floats = np.median(readings, axis=0)
     if len(readings) <= AGREEING:  # one stray of three is more than the means of pairs bear
-        return np.asarray(np.median(readings, axis=0))
-    distance = np.abs(readings - np.median(readings, axis=0))
+        return middle
+    distance = np.abs(readings - middle)
     usual = np.median(distance, axis=0)
-    is_gross = (usual > 0) & (distance > GROSS * MAD * usual)
+    limit = GROSS * np.fmax(MAD * usual, noise)
+    is_gross = (limit > 0) & (distance > limit)
     kept = np.where(is_gross, np.nan, readings)
     one, other = np.triu_indices(len(kept))
     means = (kept[one] + kept[other]) / 2
     return median_of(means)
 
 
-def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
+def locations(in_turn: Floats, start: Ints, count: Ints, noise: Floats) -> Floats:
     """Return the location of the values of each series, so many from `start` of `in_turn` on; NaN
     of none.
     """
     located = np.full(count.shape, np.nan)
-    counts = np.unique(count[count > 0])
-    for readings in counts.tolist():
-        at = np.flatnonzero(count == readings)
-        nth = np.arange(readings)
-        places = start[at] + nth[:, None]
-        located[at] = hodges_lehmann(in_turn[places])
+    for at, readings in _of_same_count(in_turn, start, count):
+        located[at] = hodges_lehmann(readings, noise[at])
     return located
+
+
+def scatters(in_turn: Floats, start: Ints, count: Ints) -> Floats:
+    """Return the standard deviation of the values of each series by their median distance; NaN of
+    three and fewer.
+    """
+    scatter = np.full(count.shape, np.nan)
+    for at, readings in _of_same_count(in_turn, start, count):
+        if len(readings) > AGREEING:
+            distance = np.abs(readings - np.median(readings, axis=0))
+            scatter[at] = MAD * np.median(distance, axis=0)
+    return scatter
+
+
+def _of_same_count(in_turn: Floats, start: Ints, count: Ints) -> Iterator[tuple[Ints, Floats]]:
+    """Yield series that have equally many values, and these, a column for each."""
+    for values in np.unique(count[count > 0]).tolist():
+        at = np.flatnonzero(count == values)
+        nth = np.arange(values)
+        places = start[at] + nth[:, None]
+        yield at, in_turn[places]
 
 
 def finite(values: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.detection.noise import locations
+from seatrial.detection.noise import locations, median_of, scatters
 from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.history.machines import EarlierSeries, Machines
 from seatrial.history.rows import Readings, RunRow
@@ -204,11 +204,13 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     bad_cell = cell[~readings.good]
     bad = np.bincount(bad_cell, minlength=size)
     good = has_any & (bad == 0)
+    scatter = scatters(in_turn, start, count).reshape(shape)
+    noise = np.tile(median_of(scatter), len(runs))
     return PastRuns(
         runs,
         first=first.reshape(shape),
         rest=_mean_of_others(first, sums, count).reshape(shape),
-        location=locations(in_turn, start, count).reshape(shape),
+        location=locations(in_turn, start, count, noise).reshape(shape),
         within=_squares(cell, value, mean).reshape(shape),
         count=count.reshape(shape),
         good=good.reshape(shape) & _are_whole(runs)[:, None],
