@@ -17,8 +17,8 @@ class Reason:
     """A code and the values of its sentence. An empty reason has neither.
 
     `written` is the sentence where no code makes it, as of a reason that was read from a file.
-    `parts` are the reasons that a joined one holds; it has the code of the first. `places` stand in
-    front of the sentence: a check, a node or a file. `detail` stands behind it.
+    `parts` are the reasons that a joined one holds. `places` stand in front of the sentence: a
+    check, a node or a file. `detail` stands behind it.
     """
 
     code: str | None = None
@@ -79,19 +79,31 @@ class Reason:
 
 
 def uncoded(sentence: str) -> Reason:
-    """Return a reason that has only a sentence."""
+    """Return a reason in words from elsewhere: an exception, a message of Kubernetes, what a node
+    or mpirun prints.
+
+    What the program says itself has a code.
+    """
     return Reason(written=sentence)
 
 
 def join(reasons: Iterable[Reason | None]) -> Reason:
-    """Join reasons into one, each once and empty ones left out; it has the code of the first that
-    has one.
+    """Join reasons into one, each once and empty ones left out.
+
+    It has the code of the first that has a next step, else of the first that has a code.
     """
     parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in parts_of(reason)))
     if len(parts) == 1:
         return parts[0]
-    coded = next((part for part in parts if part.code), Reason())
-    return Reason(coded.code, coded.values, parts=parts)
+    lead = max(parts, key=_rank, default=Reason())
+    return Reason(lead.code, lead.values, parts=parts)
+
+
+def _rank(reason: Reason) -> int:
+    """Return 2 for a code with a next step, 1 for another code, 0 for no code."""
+    explanation = explanation_of(reason.code or "")
+    has_step = explanation is not None and explanation.next_step is not None
+    return has_step + bool(reason.code)
 
 
 def parts_of(reason: Reason) -> tuple[Reason, ...]:
