@@ -7,7 +7,7 @@ from operator import attrgetter
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.trained import differences
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
@@ -31,11 +31,6 @@ def missing_reference(check: Check, setup: Setup) -> Reason | None:
     return None
 
 
-def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
-    """Return "no comparable reference" with the nearest one of the catalog."""
-    return f"no comparable reference: {_why(setup, operation, arm)}"
-
-
 def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     """Return why there is no reference for the part of the testbed that was measured."""
     operation = str(busbw.conditions["operation"])
@@ -43,36 +38,33 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     if arm == INTRA:
         arm = ""
     part = part_of(busbw, setup)
-    words = no_reference(part, operation, arm)
-    return uncoded(words)
+    return no_reference(part, operation, arm)
 
 
-def _why(setup: Setup, operation: str, arm: str) -> str:
-    """Say what keeps the nearest reference from being comparable."""
+def no_reference(setup: Setup, operation: str, arm: str = "") -> Reason:
+    """Return what keeps the nearest reference of the catalog from being comparable."""
     hardware = setup.hardware
     if not hardware:
-        return "the log names no GPU model that is known; give it with --hardware"
+        return Reason.of("reference-gpu-unknown")
     if hardware not in known_hardware():
-        return f"hardware {hardware} is not in the catalog"
+        return Reason.of("reference-hardware-missing", hardware=hardware)
     key = (hardware, operation, arm)
     rows = [row for row in references() if _key(row) == key]
     if not rows:
-        words = f"nothing is published for {operation} on {hardware}"
         if arm:
-            words += f" in the arm {arm}"
-        return words
+            arm = f" in the arm {arm}"
+        return Reason.of("reference-missing", operation=operation, hardware=hardware, arm=arm)
     same = [row for row in rows if not _differs(row, setup)]
     if same:
         sizes = [row.message_bytes for row in same]
         smallest = min(sizes)
         largest = max(sizes)
         span = size_span(smallest, largest)
-        place = same[0].place
-        return f"what is published for {place} is for {span}"
+        return Reason.of("reference-other-sizes", place=same[0].place, span=span)
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    words = " and ".join(_differs(nearest, setup))
+    different = " and ".join(_differs(nearest, setup))
     hint = _fabric_hint(rows, setup)
-    return f"the nearest, {nearest.place}, differs in {words}{hint}"
+    return Reason.of("reference-differs", nearest=nearest.place, different=different, hint=hint)
 
 
 def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:

@@ -11,7 +11,7 @@ from seatrial.model.baseline import Baseline
 from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
@@ -380,7 +380,7 @@ def plateau_words(check: Check, setup: Setup) -> list[Reason]:
         if m.metric == "busbw_plateau":
             limit = wire(m, part_of(m, setup)) if m.finite else None
             share = f", {fraction(m.value / limit.gb_s)} of {limit.words}" if limit else ""
-            words.append(uncoded(f"plateau {number(m.value)} GB/s{share}"))
+            words.append(Reason.of("plateau-reached", rate=number(m.value), share=share))
     return words
 
 

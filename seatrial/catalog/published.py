@@ -13,7 +13,7 @@ from seatrial.catalog.reach import from_reach
 from seatrial.catalog.trained import from_llama, from_training, nearest_llama, nearest_training
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NO_MNNVL, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
@@ -379,15 +379,15 @@ def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     for m in check.measurements:
         note = nearest_training(m, setup) or nearest_llama(m, setup)
         if note:
-            notes.append(uncoded(note))
+            notes.append(note)
         if m.subject.kind == "gpu":
-            notes += map(uncoded, _of_devices(m, setup))
+            notes += _of_devices(m, setup)
     return notes
 
 
-def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
-    """Yield figures of single GPUs as words; they are the best of many shapes or tools, so they do
-    not judge.
+def _of_devices(m: Measurement, setup: Setup) -> Iterator[Reason]:
+    """Yield figures of single GPUs; they are the best of many shapes or tools, so they do not
+    judge.
     """
     metric = (
         f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}"
@@ -400,4 +400,4 @@ def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
                 f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on "
                 f"{row.hardware}"
             )
-            yield f"not judged by the {figure} ({row.kind}, {row.source})"
+            yield Reason.of("figure-best", figure=figure, kind=row.kind, source=row.source)

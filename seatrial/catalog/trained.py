@@ -8,6 +8,7 @@ from typing import TypeVar
 from seatrial.catalog import LlamaFigure, TrainingFigure, llamas, trainings
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.setup import Setup, ranks_of
 from seatrial.text.words import number
 
@@ -34,24 +35,22 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     )
 
 
-def nearest_training(measurement: Measurement, setup: Setup) -> str | None:
+def nearest_training(measurement: Measurement, setup: Setup) -> Reason | None:
     """Return the nearest published throughput and how it differs, for one that no figure judges;
     None without one.
     """
     row, different = _nearest(_trainings(measurement, setup))
     if row is None:
         return None
-    if different:
-        cause = f"differs in {' and '.join(different)}"
-    elif row.low_samples_s is None:
-        cause = "it has no range to judge by"
-    else:  # it judges
-        return None
     words = "measured on"
     if row.kind == "expected":
         words = "expected of"
-    published = f"{number(row.samples_s)} samples/s {words} {row.place} ({row.source})"
-    return f"not judged by the {published}: {cause}"
+    figure = f"{number(row.samples_s)} samples/s {words} {row.place} ({row.source})"
+    if different:
+        return _differing(figure, different)
+    if row.low_samples_s is None:
+        return Reason.of("figure-without-range", figure=figure)
+    return None  # it judges
 
 
 def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -71,14 +70,18 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
     )
 
 
-def nearest_llama(measurement: Measurement, setup: Setup) -> str | None:
+def nearest_llama(measurement: Measurement, setup: Setup) -> Reason | None:
     """Return the nearest published rate of tokens and how it differs, for one that no figure
     judges; None without.
     """
     row, different = _nearest(_llamas(measurement, setup))
     if row and different:
-        return f"not judged by the {row.words}: differs in {' and '.join(different)}"
+        return _differing(row.words, different)
     return None
+
+
+def _differing(figure: str, different: Iterable[str]) -> Reason:
+    return Reason.of("figure-differs", figure=figure, different=" and ".join(different))
 
 
 def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, list[str]]]:

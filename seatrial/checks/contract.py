@@ -23,7 +23,7 @@ from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed, uncoded
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -102,7 +102,7 @@ def unanswered(answers: Mapping[str, object]) -> dict[str, Reason]:
 def concluded(
     name: str,
     problems: Sequence[Problem],
-    passed: str,
+    passed: Reason,
     started: float,
     measurements: Iterable[Measurement] = (),
     most_reasons: int | None = None,
@@ -116,7 +116,7 @@ def concluded(
     return Check(
         name=name,
         verdict=worst([problem.verdict for problem in problems] or [Verdict.PASS]),
-        reason=join(problem.reason for problem in problems[:most_reasons]) or uncoded(passed),
+        reason=join(problem.reason for problem in problems[:most_reasons]) or passed,
         seconds=time.monotonic() - started,
         measurements=tuple(measurements),
         suspects=tuple(problem.suspect for problem in problems if problem.suspect),

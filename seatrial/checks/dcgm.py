@@ -70,7 +70,7 @@ def dcgm(context: CheckContext) -> StepResult:
         for problem in _problems(name, test)
     ]
     problems += [Problem(Verdict.INCONCLUSIVE, placed(*each)) for each in failed.items()]
-    passed = f"{sum(map(len, done.values()))} tests of {len(answers)} nodes without a fault"
+    passed = Reason.of("dcgm-passed", tests=sum(map(len, done.values())), nodes=len(answers))
     return StepResult(
         concluded(_NAME, problems, passed, started, most_reasons=_MOST_REASONS), testbed
     )

@@ -18,7 +18,7 @@ from seatrial.judge.votes import (
     summary,
 )
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, extended, join, uncoded
+from seatrial.model.reason import Reason, extended, join
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
 
@@ -197,14 +197,14 @@ class RunJudge:
         """Sum up the votes; name groups of nodes that were compared separately, and what is
         watched.
         """
-        groups = ""
+        groups = Reason()
         if any(judgement.measurement.subject.nodes for judgement in new):
-            groups = self._knowledge.groups.words
+            groups = self._knowledge.groups.reason
         names = {judgement.measurement.series() for judgement in new}
         watches: Iterable[Reason] = ()
         if self._run.compared.judged:
             watches = self._run.compared.judged.watches(names)
-        return summary(check, new, counted, uncoded(groups), *watches)
+        return summary(check, new, counted, groups, *watches)
 
 
 def _is_of_group(finding: Finding) -> bool:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from seatrial.model.measurement import Subject
+from seatrial.model.reason import Reason
 from seatrial.model.setup import Hardware
 from seatrial.text.words import some_of
 
@@ -64,17 +65,18 @@ class NodeGroups:
         return ""
 
     @property
-    def words(self) -> str:
-        """The groups in words: "2 groups by GPU model: 58 x H100, 6 x A100"; "" if all nodes are
+    def reason(self) -> Reason:
+        """The groups: "2 groups by GPU model: 58 x H100, 6 x A100"; empty if all nodes are
         alike.
         """
         sizes = Counter(self.name_by_node.values()).most_common()
         if len(sizes) < 2:
-            return ""
+            return Reason()
         members = [f"{count:,} x {_short(name)}" for name, count in sizes]
         differences = " and ".join(self.differences)
-        groups = f"{len(sizes)} groups by {differences}"
-        return f"{groups}: {some_of(members)}"
+        return Reason.of(
+            "node-groups", count=len(sizes), differences=differences, groups=some_of(members)
+        )
 
 
 def _short(name: str) -> str:

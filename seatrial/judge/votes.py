@@ -14,7 +14,7 @@ from math import ceil, log
 
 from seatrial.checks.metrics import tolerance_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, uncoded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import other_problems
@@ -50,32 +50,31 @@ def rests_on(judgements: Sequence[Judgement]) -> Reason:
     """Say what a passing check was compared with, what was repeated, and which single sizes were
     let pass.
     """
-    against = _compared_with(judgements)
     repeated = sum(bool(j.repeats) for j in judgements)
     odd = sum(not j.passed for j in judgements)
-    parts = [against]
+    parts = _compared_with(judgements)
     if repeated:
         numbers = "number was" if repeated == 1 else "numbers were"
-        parts.append(f"{repeated} {numbers} repeated")
+        parts.append(Reason.of("numbers-repeated", count=repeated, numbers=numbers))
     if odd:
         sizes = "size" if odd == 1 else "sizes"
-        parts.append(f"{odd} single {sizes} off, too few to count")
-    return join(map(uncoded, parts))
+        parts.append(Reason.of("sizes-off", count=odd, sizes=sizes))
+    return join(parts)
 
 
-def _compared_with(judgements: Sequence[Judgement]) -> str:
+def _compared_with(judgements: Sequence[Judgement]) -> list[Reason]:
     """Say what numbers were compared with, and which of them with nothing."""
     compared = [j for j in judgements if j.compared]
     if not compared:
-        return "no baseline yet"
+        return [Reason.of("not-compared")]
     sources = sorted({j.source for j in compared})
-    words = f"as expected by {' and '.join(sources)}"
+    parts = [Reason.of("as-expected", sources=" and ".join(sources))]
     with_baseline = set(map(_named, compared))
     every = dict.fromkeys(map(_named, judgements))
     without = [name for name in every if name not in with_baseline]
     if without:
-        words += f"; no baseline yet for {some_of(without)}"
-    return words
+        parts.append(Reason.of("partly-compared", numbers=some_of(without)))
+    return parts
 
 
 def _named(judgement: Judgement) -> str:

@@ -12,7 +12,7 @@ from seatrial.logs.cluster import Claim, other_gpus, setup_of, within_a_group
 from seatrial.logs.numbers import judged_alone
 from seatrial.model.curves import SHARE
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, parts_of, uncoded
+from seatrial.model.reason import Reason, join, parts_of
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
@@ -52,7 +52,7 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
         verdict, doubt = _doubt(check, setup, sweep)
     missing = None
     if claim.is_placed and is_control:
-        missing = uncoded("a control arm, held against nothing")
+        missing = Reason.of("control-arm")
     elif claim.is_placed:
         missing = missing_reference(check, setup)
     notes = (

@@ -24,7 +24,7 @@ from seatrial.logs.against import checked
 from seatrial.logs.cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
 from seatrial.logs.numbers import judged_alone
 from seatrial.logs.outcome import begins_late, outcome_of
-from seatrial.model.reason import Reason, extended, join, uncoded
+from seatrial.model.reason import Reason, extended, join
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup
 from seatrial.model.verdict import Verdict
@@ -132,7 +132,7 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
     if nodes is not None and hosts < nodes:
         missing = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
         return Check(log.name, Verdict.FAIL, missing)
-    return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
+    return Check(log.name, Verdict.PASS, Reason.of("log-hosts", hosts=hosts))
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:

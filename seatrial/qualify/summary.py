@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from seatrial.history.node_tests import NOT_COMPARED
-from seatrial.model.reason import Reason, join, uncoded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
@@ -140,11 +140,10 @@ def _reason(outcome: Outcome) -> Reason:
             nodes=host_list({test.node for test in others}),
             found=first.code or first.verdict.value,
         )
-    words = f"{passed} nodes passed"
     blind = {test.node for test in outcome.tested if test.code == NOT_COMPARED}
     if blind:
-        words += f", {len(blind)} of them compared with nothing"
-    return uncoded(words)
+        return Reason.of("qualify-passed-blind", passed=passed, blind=len(blind))
+    return Reason.of("qualify-passed", passed=passed)
 
 
 def _kept_out(outcome: Outcome) -> list[Decision]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, uncoded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
@@ -115,9 +115,9 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
         else []
     )
     if verdict is Verdict.PASS:
-        count = len(report.results)
-        found = f"{count} of {count} without a fault" if count else f"{len(kept)} measurements"
-        summary = uncoded(f"{report.tool}: {found}")
+        summary = Reason.of("tool-measured", tool=report.tool, count=len(kept))
+        if report.results:
+            summary = Reason.of("tool-passed", tool=report.tool, count=len(report.results))
         return Check(name=name, verdict=verdict, reason=join((summary, *notes)), measurements=kept)
     bad = [result for result in report.results if result.verdict is not Verdict.PASS]
     bad.sort(key=lambda result: result.verdict.severity)

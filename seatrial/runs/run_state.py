@@ -14,7 +14,7 @@ from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed, rewritten, uncoded
+from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import (
     Check,
     Judgement,
@@ -81,6 +81,7 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     )
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if not check.passed)
+    verdicts = Reason.of("verdicts-alone", checks=bad)
     alone = [
         Check(
             name=check.name,
@@ -91,9 +92,7 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
         for check in checks
     ]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
-    return replace(
-        result, verdict=verdict, reason=join((uncoded(bad), failed)), checks=tuple(alone)
-    )
+    return replace(result, verdict=verdict, reason=join((verdicts, failed)), checks=tuple(alone))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from seatrial.model.explanations import explanation_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, extended, join, parts_of, placed, uncoded, unplaced
+from seatrial.model.reason import Reason, extended, join, parts_of, placed, unplaced
 from seatrial.model.result import (
     SURE,
     Check,
@@ -62,7 +62,7 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
         names = ", ".join(check.name for check in checks)
-        return verdict, uncoded(f"{names}: all pass")
+        return verdict, Reason.of("all-pass", checks=names)
     bad = [check for check in checks if check.verdict is verdict]
     # A step that was not tried repeats the reason of the step before it.
     first_hand = [check for check in bad if check.reason.code != _NOT_TRIED] or bad
@@ -167,7 +167,7 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
         return check.reason.sentence
     shown_beside = set().union(*evidence_of.values())
     rest = [part for part, alone in parts.items() if alone not in shown_beside]
-    blames = uncoded(f"blames {host_list(blamed)}")
+    blames = Reason.of("nodes-blamed", nodes=host_list(blamed))
     return join((blames, *rest)).sentence
 
 
@@ -201,15 +201,14 @@ def other_problems(measurements: Iterable[Measurement]) -> Reason:
         if m.subject.kind != "cluster":
             names.append(m.subject.name)
     if not subjects:
-        return uncoded("")
+        return Reason()
     parts = []
     for number, names in subjects.items():
         part = number
         if names:
             part += f" on {host_list(names)}"
         parts.append(part)
-    joined = ", ".join(parts)
-    return uncoded(f"also {joined}")
+    return Reason.of("also-bad", others=", ".join(parts))
 
 
 def since(

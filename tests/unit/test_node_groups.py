@@ -25,7 +25,7 @@ def fleet(*hardware: tuple[int, NodeHardware]) -> dict[str, NodeHardware]:
 def test_models_are_groups_however_few_the_nodes() -> None:
     groups = group_nodes(fleet((58, H100), (6, A100)))
     assert (
-        groups.words
+        groups.reason.sentence
         == "2 groups by GPU model: 58 x NVIDIA H100 80GB HBM3, 6 x NVIDIA A100-SXM4-80GB"
     )
     assert (
@@ -35,20 +35,22 @@ def test_models_are_groups_however_few_the_nodes() -> None:
     )
     assert groups.of(Subject("link", "node-0--node-63")) == (A100.model, H100.model)
     assert groups.of(Subject("cluster", "lab")) == ()
-    assert group_nodes(fleet((63, H100), (1, A100))).words.endswith("1 x NVIDIA A100-SXM4-80GB")
+    assert group_nodes(fleet((63, H100), (1, A100))).reason.sentence.endswith(
+        "1 x NVIDIA A100-SXM4-80GB"
+    )
 
 
 def test_without_gpus_the_processors_tell() -> None:
     rome, milan = NodeHardware(cpu_model="AMD EPYC 7742"), NodeHardware(cpu_model="AMD EPYC 7763")
     assert (
-        group_nodes(fleet((4, rome), (3, milan))).words
+        group_nodes(fleet((4, rome), (3, milan))).reason.sentence
         == "2 groups by CPU model: 4 x AMD EPYC 7742, 3 x AMD EPYC 7763"
     )
 
 
 def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
     for alike in (fleet((5, H100)), fleet((5, NodeHardware())), {}):
-        assert group_nodes(alike).words == ""
+        assert group_nodes(alike).reason.sentence == ""
         assert group_nodes(alike).of(Subject("node", "node-0")) in (("",), ("",))
 
 
@@ -77,7 +79,7 @@ def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
 def test_drivers_and_clocks_are_groups_where_the_nodes_are_many(
     kinds: Sequence[tuple[int, NodeHardware]], words: str
 ) -> None:
-    assert group_nodes(fleet(*kinds)).words == words
+    assert group_nodes(fleet(*kinds)).reason.sentence == words
 
 
 def test_a_node_that_does_not_tell_its_model_is_held_against_the_commonest() -> None:
@@ -86,7 +88,9 @@ def test_a_node_that_does_not_tell_its_model_is_held_against_the_commonest() -> 
 
 
 def test_a_long_name_is_cut_and_many_groups_are_not_listed() -> None:
-    words = group_nodes({f"n{i}": NodeHardware("x" * 200 + str(i)) for i in range(1000)}).words
+    words = group_nodes(
+        {f"n{i}": NodeHardware("x" * 200 + str(i)) for i in range(1000)}
+    ).reason.sentence
     assert len(words) < 500
     assert words.endswith("and 996 more")
 

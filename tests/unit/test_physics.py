@@ -237,7 +237,7 @@ def test_every_hardware_of_the_catalog_has_its_links() -> None:
     ],
 )
 def test_a_missing_reference_has_a_reason(setup: Setup, why: str) -> None:
-    reason = no_reference(setup, "all_reduce")
+    reason = no_reference(setup, "all_reduce").sentence
     assert reason.startswith("no comparable reference: ")
     assert reason.endswith(why)
 

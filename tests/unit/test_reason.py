@@ -139,6 +139,9 @@ def test_joined_and_placed_reasons_keep_codes() -> None:
     assert both.sentence == f"node-1: {REFUSED}; node-2: {TIMEOUT}"
     assert join((both, uncoded("a text"))).sentence.count(";") == 2
     assert join((uncoded("a text"), Reason(), REFUSED)).code == "ssh-refused"
+    passed = Reason.of("all-pass", checks="connectivity")
+    assert join((uncoded("a text"), passed, REFUSED)).code == "ssh-refused"
+    assert join((uncoded("a text"), passed)).code == "all-pass"
     assert not join(())
 
 

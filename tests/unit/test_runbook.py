@@ -165,6 +165,19 @@ def test_every_reason_has_a_code() -> None:
     assert not without, "reasons without a code:\n" + "\n".join(without)
 
 
+def test_only_words_from_elsewhere_have_no_code() -> None:
+    """What the program says itself is `Reason.of(code, ...)`, of a pass too."""
+    written = [
+        f"{path.name}:{node.lineno}: {text}"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "uncoded"
+        for text in _texts(node.args[0])
+        if text
+    ]
+    assert not written, "sentences of the program itself:\n" + "\n".join(written)
+
+
 @pytest.mark.parametrize(
     ("code", "texts"),
     [

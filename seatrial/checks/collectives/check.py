@@ -42,7 +42,7 @@ from seatrial.checks.contract import (
 from seatrial.checks.metrics import COLLECTIVE_METRICS, Doubt
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, caused, join, uncoded
+from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NETWORK
 from seatrial.model.sizes import size_span
@@ -124,12 +124,14 @@ def collectives(context: CheckContext) -> StepResult:
     bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]
     bad.sort(key=lambda outcome: outcome.verdict is not verdict)  # the worst first
     operations = ", ".join(outcome.operation for outcome in outcomes)
-    right = f"{operations} over {context.testbed.world_size} ranks: every result is right"
-    right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
+    way = next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
+    right = Reason.of(
+        "collectives-right", operations=operations, ranks=context.testbed.world_size, way=way
+    )
     check = Check(
         name=_NAME,
         verdict=verdict,
-        reason=join(outcome.reason for outcome in bad) or uncoded(right),
+        reason=join(outcome.reason for outcome in bad) or right,
         seconds=time.monotonic() - started,
         measurements=tuple(m for outcome in outcomes for m in outcome.measurements),
         suspects=present.suspects,

@@ -152,12 +152,11 @@ def _right(rows: Rows, way: str) -> Reason:
     """
     first = format_size(rows[0].size)
     last = format_size(rows[-1].size)
-    words = f"one size, {first}, every result right"
-    if len(rows) > 1:
-        words = f"{len(rows)} sizes from {first} to {last}, every result right"
     if way:
-        words += f", {way}"
-    return uncoded(words)
+        way = f", {way}"
+    if len(rows) == 1:
+        return Reason.of("size-right", size=first, way=way)
+    return Reason.of("sizes-right", count=len(rows), first=first, last=last, way=way)
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:

@@ -19,7 +19,7 @@ from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import LaunchError, RemoteError
 from seatrial.model.measurement import Conditions, Measurement
-from seatrial.model.reason import Reason, extended, join, placed, uncoded
+from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.testbed import Node, Testbed
@@ -419,4 +419,4 @@ def _span(plateaus: Sequence[Measurement], nodes: int) -> Reason:
     rates = [m.value for m in plateaus]
     ends = (number(min(rates, default=0.0)), number(max(rates, default=0.0)))
     span = " to ".join(dict.fromkeys(ends))
-    return uncoded(f"{span} GB/s on {nodes} nodes, every result right")
+    return Reason.of("sweeps-right", rates=span, nodes=nodes)

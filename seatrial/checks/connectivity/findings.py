@@ -21,7 +21,7 @@ from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.slow_streams import divided, slow_suspects
 from seatrial.checks.contract import sure
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed, uncoded
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -72,11 +72,11 @@ class Findings:
         elif doubts:
             verdict = Verdict.INCONCLUSIVE
         left = len(self.testbed.nodes)
-        good = f"{left} of {self.node_count} nodes answer, reach each other and run MPI"
+        good = Reason.of("connectivity-good", left=left, nodes=self.node_count)
         return Check(
             name=NAME,
             verdict=verdict,
-            reason=join((*shown, also, *doubts)) or uncoded(good),
+            reason=join((*shown, also, *doubts)) or good,
             seconds=self.seconds,
             measurements=tuple(self.measurements),
             suspects=suspects,
@@ -163,5 +163,5 @@ def _others(suspects: Iterable[Suspect], shown: Iterable[Reason]) -> Reason:
         named.update(reason.places)
     others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
     if not others:
-        return uncoded("")
-    return uncoded(f"also {others}")
+        return Reason()
+    return Reason.of("also-bad", others=others)

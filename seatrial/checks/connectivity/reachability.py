@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.text.hostlist import host_list
 
@@ -131,7 +131,7 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
         if not any(pair <= side for side in sides):
             across.append(error)
     name, parties = cut_names(sides)
-    problem = uncoded("not tried")
+    problem: object = "not tried"
     if across:
         problem = across[0]
     return Suspect(

@@ -76,8 +76,11 @@ def devices(context: CheckContext) -> StepResult:
     problems += disk_problems(disks)
     number_of_devices = sum(map(len, by_node.values()))
     were = "was" if number_of_devices == 1 else "were"
-    passed = (
-        f"{count(number_of_devices, 'device')} of {count(len(by_node), 'node')} {were} measured"
+    passed = Reason.of(
+        "devices-measured",
+        devices=count(number_of_devices, "device"),
+        nodes=count(len(by_node), "node"),
+        were=were,
     )
     measurements = (*_measurements(by_node), *disk_measurements(disks))
     check = concluded(PROBE, problems, passed, started, measurements)

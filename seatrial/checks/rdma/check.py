@@ -119,9 +119,9 @@ def rdma(context: CheckContext) -> StepResult:
     for pairs in _rounds(testbed, section, context.run.day or 0):
         outcome.add(trial.run(pairs))
     links = {measurement.subject.name for measurement in outcome.measurements}
-    pairs_tested = count(len(links), "pair")
-    rails = count(len(trial.rails), "rail")
-    passed = f"{pairs_tested} of nodes on {rails}"
+    passed = Reason.of(
+        "rdma-passed", pairs=count(len(links), "pair"), rails=count(len(trial.rails), "rail")
+    )
     check = concluded(_NAME, outcome.problems, passed, started, outcome.measurements, _MOST_REASONS)
     return StepResult(check, testbed)
 

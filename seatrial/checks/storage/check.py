@@ -102,7 +102,7 @@ def storage(context: CheckContext) -> StepResult:
         problems += trial.problems
         measurements += trial.measurements
     nodes = count(len(context.testbed.nodes), "node")
-    passed = f"{nodes} agree on what they read from {some_of(section.paths)}"
+    passed = Reason.of("storage-agrees", nodes=nodes, paths=some_of(section.paths))
     check = concluded(_NAME, problems, passed, started, measurements)
     return StepResult(check, context.testbed)
 

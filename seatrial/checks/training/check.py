@@ -39,7 +39,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Training, plan_training
 from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
-from seatrial.model.reason import Reason, join, uncoded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -91,11 +91,8 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     ranks = len(sums.ranks)
     bad = [rank for rank in sums.ranks if rank.wrong]
     if not bad:
-        right = (
-            f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all "
-            f"{ranks} ranks"
-        )
-        return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
+        right = Reason.of("sums-right", rounds=sums.rounds, elements=sums.elements, ranks=ranks)
+        return Check(NAME, Verdict.PASS, right, result.seconds)
     wrong = sum(rank.wrong for rank in bad)
     first = min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of(
@@ -179,10 +176,13 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
         trained, settings.min_loss_drop
     )
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
-    fell = fraction(trained.loss_drop or 0)
-    took = quantity(step_ms, "ms")
-    learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
-    good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
+    good = Reason.of(
+        "training-learns",
+        fell=fraction(trained.loss_drop or 0),
+        steps=len(trained.losses),
+        took=quantity(step_ms, "ms"),
+        ranks=len(trained.ranks),
+    )
     workload = settings.workload(gpus=testbed.has_gpus)
     measurements = measured(trained, testbed, run.cluster, workload)
     return conclude_end(result, fault, good, measurements, suspects(trained))

@@ -36,7 +36,7 @@ from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
 from seatrial.model.measurement import Conditions, Measurement, Subject
-from seatrial.model.reason import Reason, join, uncoded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -339,9 +339,13 @@ def _summary(last: Llama) -> Reason:
     rate = "no rate"
     if last.tokens_s_per_gpu:
         rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank"
-    fell = fraction(last.loss_drop or 0.0)
-    took = quantity(last.step_ms_p50 or 0.0, "ms")
-    return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
+    return Reason.of(
+        "llama-learns",
+        rate=rate,
+        fell=fraction(last.loss_drop or 0.0),
+        steps=last.steps,
+        took=quantity(last.step_ms_p50 or 0.0, "ms"),
+    )
 
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
