@@ -242,13 +242,14 @@ def _link(title: str) -> str:
 
 
 def _codes() -> Iterator[str]:
-    """Yield a line for each code of a reason."""
+    """Yield a line for each code of a reason that has a next step."""
     texts = {cause.code: cause.cause for cause in reversed(LOG_CAUSES)}
     for area, reasons in AREAS.items():
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
         yield from (
             f"- `{code}`: {texts.get(code) or _sentence_of(reason)}"
             for code, reason in reasons.items()
+            if reason.next_step
         )
         yield ""
 
