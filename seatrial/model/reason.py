@@ -102,7 +102,7 @@ def join(reasons: Iterable[Reason | None]) -> Reason:
 def _rank(reason: Reason) -> int:
     """Return 2 for a code with a next step, 1 for another code, 0 for no code."""
     explanation = explanation_of(reason.code or "")
-    has_step = explanation is not None and explanation.next_step is not None
+    has_step = bool(explanation and explanation.next_step)
     return has_step + bool(reason.code)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
-_SUMMARIES = ("tool-passed", "tool-measured")  # codes; they name no finding
+_NO_FINDING = (None, "tool-passed", "tool-measured")  # codes of summaries
 _COLOURS = {
     Verdict.PASS.value: "green",
     Verdict.DEGRADED.value: "yellow",
@@ -98,7 +98,7 @@ def _of_tools(logs: "Iterable[Log]") -> list[Document]:
         for check in log.checks:
             severity = "fatal" if check.verdict.is_fault else "note"
             for reason in parts_of(check.reason):
-                if not reason.code or reason.code in _SUMMARIES:
+                if reason.code in _NO_FINDING:
                     continue
                 found.append(
                     {
