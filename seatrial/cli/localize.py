@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -68,7 +69,7 @@ def localize(
 def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
     """Return the tests in the logs.
 
-    Raises InputError for a log that cannot be read, or if none lists its devices.
+    Raises InputError for a log that cannot be read, or if none says what was tested.
     """
     from seatrial.checks.localize.sources import files_of
 
@@ -83,7 +84,8 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
     tests = [test for of_log in by_log for test in of_log]
     if not tests:
         raise NothingFoundError(
-            "no log lists its devices, which name hosts and GPUs: `# Using devices`"
+            "LOGS have no test of nodes: neither nccl-tests output with its devices "
+            "(`# Using devices`), nor a table with node_a, node_b, gb_s"
         )
     return tests
 
@@ -104,14 +106,13 @@ def _check_parts(tests: "list[GroupTest]") -> None:
 
 def _of_log(path: str) -> "list[GroupTest]":
     """Return the tests in a log; none where nothing that is known was written."""
-    from seatrial.checks.localize.logs import tests_of
-    from seatrial.checks.localize.sources import tests_of_file
-    from seatrial.nccl import parse_text
+    from seatrial.checks.localize.sources import tests_of_file, tests_of_stream
 
     if path != "-":
         return tests_of_file(path)
+    text = TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
     try:
-        return tests_of("standard input", parse_text(sys.stdin, "standard input"))
+        return tests_of_stream(text, "standard input")
     except NothingFoundError:
         return []
 

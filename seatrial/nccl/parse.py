@@ -306,11 +306,15 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
 
 
 def nothing_found(source: str, head: str = "") -> NoReturn:
-    """Raise NothingFoundError with what would have been legal, or with the program whose log begins
-    with `head`.
+    """Raise NothingFoundError with what would have been legal, with the program whose log begins
+    with `head`, or with the command for a table of pairs.
     """
     if match := _LOG.search(head):
         raise NothingFoundError.of("log-without-failure", program=match.lastgroup)
+    if "node_a" in head.lower():
+        raise NothingFoundError(
+            f"{source} is a table of pairs of nodes; the command for it is `seatrial localize`"
+        )
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 

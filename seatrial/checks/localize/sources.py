@@ -4,6 +4,7 @@ and folders.
 
 import re
 from collections import defaultdict
+from io import TextIOBase
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from seatrial.nccl.parse import PEEK, open_log, parse_stream
 from seatrial.readers.parts import read_file
 from seatrial.text.printable import printable
 
-_SUFFIXES = (".log", ".txt", ".out", ".json", ".csv")
+_SUFFIXES = (".log", ".txt", ".out", ".json", ".jsonl", ".csv", ".tsv")
 _MOST_FILES = 20_000
 _MOST_CHARACTERS = 256 << 20
 # The names of two nodes in the name of a file, the surest first
@@ -48,13 +49,21 @@ def tests_of_file(path: str) -> list[GroupTest]:
     """
     name = Path(path).name
     with open_log(path) as stream:
-        head = stream.read(PEEK)
-        if looks_like_pairs(head):
-            return tests_of_table(name, head + stream.read(_MOST_CHARACTERS))
         try:
-            return tests_of(name, parse_stream(stream, name, head))
+            return tests_of_stream(stream, name)
         except NothingFoundError:
             return _of_perftest(path, name)
+
+
+def tests_of_stream(stream: TextIOBase, name: str) -> list[GroupTest]:
+    """Return the tests of a table or of nccl-tests output.
+
+    Raises NothingFoundError for anything else.
+    """
+    head = stream.read(PEEK)
+    if looks_like_pairs(head):
+        return tests_of_table(name, head + stream.read(_MOST_CHARACTERS))
+    return tests_of(name, parse_stream(stream, name, head))
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:

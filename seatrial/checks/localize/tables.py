@@ -20,6 +20,7 @@ TableRow = Mapping[str, Any]
 _COLUMNS = ("node_a", "node_b", "gb_s")
 _FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
+_SEPARATORS = (",", ";", "\t")
 _BEFORE = "\ufeff \t\r\n"  # what may stand before the table
 _MOST_ROWS = 1_000_000
 _LONGEST = 253
@@ -29,9 +30,8 @@ _HIGHEST_GB_S = 1e6
 def looks_like_pairs(head: str) -> bool:
     """Return whether a file begins as a table of pairs does."""
     start = head.lstrip(_BEFORE)
-    line, _, _ = start.partition("\n")
-    first = line.lower()
-    is_csv = "node_a" in first and "," in first
+    first, _, _ = start.partition("\n")
+    is_csv = "node_a" in first.lower() and _separator(first) in first
     is_json = start[:1] in "[{" and '"node_a"' in head
     return is_csv or is_json
 
@@ -57,11 +57,12 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
 
 def _rows(name: str, text: str) -> Iterator[TableRow]:
     """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
-    text = text.lstrip(_BEFORE)
-    if text[:1] in "[{":
+    text = text.strip(_BEFORE)
+    if text[:1] in ("[", "{"):
         yield from _rows_of_json(name, text)
         return
-    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    first, _, _ = text.partition("\n")
+    reader = csv.DictReader(io.StringIO(text), delimiter=_separator(first), skipinitialspace=True)
     header = [(field or "").strip().lower() for field in reader.fieldnames or ()]
     _check_header(name, header)
     reader.fieldnames = header
@@ -71,15 +72,24 @@ def _rows(name: str, text: str) -> Iterator[TableRow]:
         raise InputError(f"{printable(name)}: line {reader.line_num}: {error}") from error
 
 
+def _separator(header: str) -> str:
+    """Return what stands between the columns: a comma, a semicolon or a tab."""
+    return max(_SEPARATORS, key=header.count)
+
+
 def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
-    """Yield the pairs of a list, or of an object that has one."""
+    """Yield the pairs of a list, of an object that has one, or of a file with one on each line."""
+    first, _, others = text.partition("\n")
+    if others and first.rstrip().endswith("}"):
+        by_line = text.splitlines()
+        text = f"[{','.join(filter(str.strip, by_line))}]"
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{printable(name)}: is no JSON: {error}") from error
     rows = document
     if isinstance(document, dict):
-        rows = document.get("pairs")
+        rows = document.get("pairs", [document])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
             f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '

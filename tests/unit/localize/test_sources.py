@@ -1,12 +1,14 @@
 """Tests of pairs in other formats: folders, tables, perftest."""
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from seatrial.checks.localize import tables
 from seatrial.checks.localize.sources import files_of, pair_in, tests_of_file
+from seatrial.cli.app import main
 from seatrial.model.errors import InputError
 
 ROWS = [("a", "b", 40), ("a", "c", 20), ("b", "c", "")]
@@ -25,6 +27,46 @@ def test_a_table_in_csv_and_one_in_json_are_the_same_tests(tmp_path: Path) -> No
         (test.nodes, dict(test.busbw_gb_s)) for test in of_json
     ]
     assert [test.failed for test in of_csv] == [False, False, True]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_columns_are_apart_by_semicolons_or_tabs_too(tmp_path: Path, separator: str) -> None:
+    (tmp_path / "comma.csv").write_text(csv_of(list(ROWS)))
+    (tmp_path / "other.csv").write_text(csv_of(list(ROWS)).replace(",", separator))
+    expected, found = (tests_of_file(str(tmp_path / name)) for name in ("comma.csv", "other.csv"))
+    assert [(test.nodes, test.busbw_gb_s) for test in found] == [
+        (test.nodes, test.busbw_gb_s) for test in expected
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_a_table_in_json_may_have_a_pair_on_each_line(tmp_path: Path, end: str) -> None:
+    file = tmp_path / "pairs.jsonl"
+    rows = [json.dumps({"node_a": a, "node_b": b, "gb_s": rate}) for a, b, rate in ROWS]
+    file.write_text(end.join(rows) + end, newline="")
+    assert [test.nodes for test in tests_of_file(str(file))] == [(a, b) for a, b, _ in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "printed"),
+    [
+        ("localize", 3, "0 comparable tests are too few"),
+        ("judge", 2, "is a table of pairs of nodes; the command for it is `seatrial localize`"),
+    ],
+)
+def test_a_table_comes_by_standard_input_and_judge_names_the_command_for_it(
+    command: str,
+    status: int,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = BytesIO(csv_of([("a", "b", 40)]).encode())
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(table))
+    monkeypatch.setattr("sys.argv", ["seatrial", command, "-"])
+    with pytest.raises(SystemExit, match=str(status)):
+        main()
+    assert printed in "".join(capsys.readouterr())
 
 
 def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
@@ -48,6 +90,7 @@ def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
         ("node_a,node_b,gb_s\na,a,1\n", "node_a and node_b are the same"),
         ("node_a,node_b,gb_s,size\na,b,1,big\n", "size: must be a size in bytes"),
         ('[{"node_a": "a"', "is no JSON"),
+        ('{"node_a": "a", "node_b": "b", "gb_s": 1}\n{"node_a": "a"', "is no JSON"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, text: str, message: str) -> None:
