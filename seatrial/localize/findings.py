@@ -202,7 +202,7 @@ def finding_of(
         confidence=confidence,
         reason=_reason(posterior, cause, slowdown, sides, unsure, more),
         sides=sides,
-        rows=_rows(observed, hit, tests),
+        rows=_rows(observed, _hit_alone(posterior, cause, hit), tests),
         slowdown=slowdown,
         band=band,
         told_apart=cause.kind != "socket" or dividing(posterior, cause) is None,
@@ -322,6 +322,16 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     if often:
         return f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
     return f"{printable(name)} not slow ({ratio})"
+
+
+def _hit_alone(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
+    """Return the slow tests of a cause that no other effect explains as well; all if there are
+    none.
+    """
+    others = [effect.likeliest for effect in posterior.effects if cause not in effect.causes]
+    shared = [posterior.tests_of(other) for other in others]
+    alone = np.setdiff1d(hit, np.concatenate([*shared, np.array([], int)]))
+    return alone if len(alone) else hit
 
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:

@@ -38,6 +38,20 @@ def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(
     assert ("sendrecv not slow" in localization.reason.sentence) == ("sendrecv" in operations)
 
 
+def test_the_tests_shown_for_a_cut_are_not_those_of_a_slow_node_beside_it() -> None:
+    slow = "n16"
+
+    def speed(_: str, group: Sequence[str], *__: object) -> float:
+        return (0.6 if slow in group else 1) * (0.88 if across(group) else 1)
+
+    findings = localize(group_tests(PAIRS, speed, noise=0.003)).findings
+    by_kind = {finding.cause.kind: finding for finding in findings if finding.named}
+    assert set(by_kind) == {"cut", "node"}
+    shown = by_kind["cut"].rows
+    assert shown and not any(slow in row.nodes for row in shown)
+    assert all(slow in row.nodes for row in by_kind["node"].rows)
+
+
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
     localization = localize(
         group_tests(
