@@ -97,7 +97,12 @@ def compare(
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
         # What takes seconds first: it may name the part that makes them slow
-        if often := _well_measured(doubts):
+        every = (doubt for some in doubts.values() for doubt in some)
+        if often := {
+            d.measurement.series()
+            for d in every
+            if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING
+        }:
             doubts = _without(doubts, often) or doubts
             judged = judge.judged(_extended(checks, repeats))
             if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
@@ -150,18 +155,6 @@ def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[
     return [
         repeats[check.name].added_to(check) if check.name in repeats else check for check in checks
     ]
-
-
-def _well_measured(doubts: Doubts) -> set[str]:
-    """Return the measurements of all nodes together that were taken as often as a judgement
-    needs.
-    """
-    every = (doubt for some in doubts.values() for doubt in some)
-    return {
-        d.measurement.series()
-        for d in every
-        if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING
-    }
 
 
 def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:

@@ -14,10 +14,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.builders import ensure_image, platforms_of
-from seatrial.builders.stored import BuiltImage
 from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
-from seatrial.config.image import Image as Configured
 from seatrial.config.image import Recipe
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
@@ -49,7 +47,15 @@ def image(run: Run, rebuild: bool = False) -> Image:
     reference: str | None = None
     fingerprint: dict[str, str] = {}
     if config:
-        built = _image_for(run, config, rebuild)
+        cluster = run.cluster
+        nodes = node_architecture(cluster, platform.machine())
+        if isinstance(config, Recipe):
+            _refuse_foreign(
+                config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster
+            )
+        built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
+        _refuse_foreign(built.reference, built.architectures, cluster)
+        log.info("image: %s", built.pinned)
         fingerprint["image"] = built.pinned
         pulled = not isinstance(config, Recipe) or config.repository
         reference = built.pinned if pulled else built.reference
@@ -61,20 +67,6 @@ def image(run: Run, rebuild: bool = False) -> Image:
             run.cluster.platform.kind,
         )
     return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
-
-
-def _image_for(run: Run, config: Configured, rebuild: bool) -> BuiltImage:
-    """Return the image, found or built. What is for another architecture is not even launched."""
-    cluster = run.cluster
-    nodes = node_architecture(cluster, platform.machine())
-    if isinstance(config, Recipe):
-        _refuse_foreign(
-            config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster
-        )
-    built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
-    _refuse_foreign(built.reference, built.architectures, cluster)
-    log.info("image: %s", built.pinned)
-    return built
 
 
 def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Cluster) -> None:

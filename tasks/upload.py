@@ -51,7 +51,22 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
             prefix="seatrial-upload-", ignore_cleanup_errors=True
         ) as staging:
             names = stage(run, Path(staging), secrets)
-            _within(timeout_s, Path(staging), names, target)
+            folder = Path(staging)
+            failed: list[Exception] = []
+
+            def work() -> None:
+                try:
+                    _put(folder, names, target)
+                except Exception as error:
+                    failed.append(error)
+
+            worker = threading.Thread(target=work, name="upload", daemon=True)
+            worker.start()
+            worker.join(timeout_s)
+            if worker.is_alive():
+                raise SeatrialError.of("upload-timeout", timeout_s=f"{timeout_s:g}")
+            if failed:
+                raise failed[0]
     except Exception as error:
         (problem,) = secrets.out_of([" ".join(classed(error).split())[:300]])
         log.warning("upload to %s failed: %s", target, problem)
@@ -105,25 +120,6 @@ def _write(path: Path, lines: Iterator[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.writelines(chain((first,), lines))
-
-
-def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -> None:
-    """Upload in a thread of its own: not every file system has a time limit, and a run must end."""
-    failed: list[Exception] = []
-
-    def work() -> None:
-        try:
-            _put(folder, names, target)
-        except Exception as error:
-            failed.append(error)
-
-    worker = threading.Thread(target=work, name="upload", daemon=True)
-    worker.start()
-    worker.join(timeout_s)
-    if worker.is_alive():
-        raise SeatrialError.of("upload-timeout", timeout_s=f"{timeout_s:g}")
-    if failed:
-        raise failed[0]
 
 
 def _put(folder: Path, names: Sequence[str], target: str) -> None:

@@ -227,7 +227,10 @@ class Classifier:
         if finding is None:
             finding = _first_cause(line, rank, _UNBOXED if of_box else None)
         if finding is None and is_of_driver:
-            finding = self._of_driver(line)
+            self._driver.append(line.partition("NVRM: ")[2].strip())
+            joined = " ".join(self._driver)
+            finding = _first_cause(joined, None, frozenset({"driver"}))
+            finding = finding and replace(finding, evidence=evidence_of(joined), host=_writer(line))
         if finding is None and self._before and not of_box:
             finding = _first_cause(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
@@ -245,13 +248,6 @@ class Classifier:
             finding = self._unlisted(line, rank)
         if finding is not None:
             self._keep(finding)
-
-    def _of_driver(self, text: str) -> Finding | None:
-        """Return the cause in a sentence of NVRM that stands on several lines."""
-        self._driver.append(text.partition("NVRM: ")[2].strip())
-        joined = " ".join(self._driver)
-        finding = _first_cause(joined, None, frozenset({"driver"}))
-        return finding and replace(finding, evidence=evidence_of(joined), host=_writer(text))
 
     def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
         """Return the last line of a traceback, where no cause of the table is in it."""

@@ -224,7 +224,19 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     reason = Reason()
     if not requirement.limit.is_met_by(worst.value):
         status = Status.NOT_MET
-        reason = _missed(requirement, worst)
+        unit = requirement.unit or ""
+        limit = requirement.limit
+        shown = quantity(float(worst.value), unit)
+        bound = limit.at_least if limit.at_least is not None else limit.at_most
+        if shown == quantity(bound, unit):  # three digits hide the difference
+            shown = f"{float(worst.value):.12g} {unit}".strip()
+        reason = Reason.of(
+            "requirement-limit-missed",
+            what=measurement_name(worst.measurement),
+            measured=shown,
+            limit=f"{limit.words} {unit}".strip(),
+            run=worst.evidence.run_id,
+        )
     elif gaps:
         status = Status.NOT_SHOWN
         reason = gaps[0]
@@ -349,21 +361,4 @@ def _without_result(tried: _Tried, ended: Check | CheckResult) -> Reason:
         run=tried.run.result.run_id,
         verdict=ended.verdict.value,
         reason=ended.reason,
-    )
-
-
-def _missed(requirement: Requirement, worst: _Reading) -> Reason:
-    """Return the worst number beside the limit, with digits enough to tell them apart."""
-    unit = requirement.unit or ""
-    limit = requirement.limit
-    shown = quantity(float(worst.value), unit)
-    bound = limit.at_least if limit.at_least is not None else limit.at_most
-    if shown == quantity(bound, unit):  # three digits hide the difference
-        shown = f"{float(worst.value):.12g} {unit}".strip()
-    return Reason.of(
-        "requirement-limit-missed",
-        what=measurement_name(worst.measurement),
-        measured=shown,
-        limit=f"{limit.words} {unit}".strip(),
-        run=worst.evidence.run_id,
     )

@@ -50,7 +50,7 @@ def write(
     try:
         check_parents(target)
         exists = os.path.lexists(target)
-        if exists and not _is_empty_folder(target):
+        if exists and not (target.is_dir() and not any(target.iterdir())):
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
         parent = target.absolute().parent
         if not parent.is_dir():
@@ -58,41 +58,29 @@ def write(
         with tempfile.TemporaryDirectory(prefix=".seatrial-certificate-", dir=parent) as made:
             folder = Path(made) / "certificate"
             folder.mkdir(mode=0o700)
-            certificate = _fill(folder, runs, requirements, key, paper=paper)
+            secrets = Secrets.of(os.environ)
+            stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
+            names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
+            issued = now().replace(microsecond=0)
+            certificate = _certificate(folder, len(runs), issued)
+            text = as_json(certificate)
+            page = as_page(certificate)
+            (folder / CERTIFICATE).write_text(text, encoding="utf-8")
+            (folder / PAGE).write_text(page, encoding="utf-8")
+            names += [CERTIFICATE, PAGE]
+            if paper:
+                from seatrial.report.paper import pdf_of
+
+                pdf = pdf_of(page)
+                (folder / PAPER).write_bytes(pdf)
+                names.append(PAPER)
+            names += seal(folder, names, key)
+            for name in names:
+                (folder / name).chmod(0o600)
             folder.rename(target)
     except OSError as error:
         problem = error.strerror or error
         raise InputError(f"--out {target}: cannot be written: {problem}") from error
-    return certificate
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
-
-
-def _fill(
-    folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool
-) -> Document:
-    """Copy the evidence, decide by the copies, and seal everything."""
-    secrets = Secrets.of(os.environ)
-    stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
-    names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
-    issued = now().replace(microsecond=0)
-    certificate = _certificate(folder, len(runs), issued)
-    text = as_json(certificate)
-    page = as_page(certificate)
-    (folder / CERTIFICATE).write_text(text, encoding="utf-8")
-    (folder / PAGE).write_text(page, encoding="utf-8")
-    names += [CERTIFICATE, PAGE]
-    if paper:
-        from seatrial.report.paper import pdf_of
-
-        pdf = pdf_of(page)
-        (folder / PAPER).write_bytes(pdf)
-        names.append(PAPER)
-    names += seal(folder, names, key)
-    for name in names:
-        (folder / name).chmod(0o600)
     return certificate
 
 
@@ -192,11 +180,8 @@ def _difference(recorded: Document, expected: Document) -> str:
             continue
         if recorded.get(field) != value:
             return f"{field} does not follow from its evidence"
-    return _difference_of_rows(recorded.get("requirements"), expected["requirements"])
-
-
-def _difference_of_rows(rows: object, derived_rows: list[Document]) -> str:
-    """Name the first requirement that differs from what the evidence shows."""
+    rows = recorded.get("requirements")
+    derived_rows = expected["requirements"]
     if not isinstance(rows, list) or len(rows) != len(derived_rows):
         return "requirements are not those of its requirements.yaml"
     for row, derived in zip(rows, derived_rows, strict=True):

@@ -37,7 +37,8 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     """
     from seatrial.readers.flight_recorder import late_ranks
 
-    traces = _merged(files)
+    by_rank = {trace.rank: trace for path in _plain_files(files) for trace in _read(path)}
+    traces = [by_rank[rank] for rank in sorted(by_rank)]
     if not traces:
         raise NothingFoundError(
             "no file holds a dump of the flight recorder, or a line of NCCL's watchdog"
@@ -53,12 +54,6 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     else:
         _show(late, traces)
     sys.exit(1 if late else 3)
-
-
-def _merged(files: tuple[Path, ...]) -> "list[RankTrace]":
-    """Return one trace for each rank; a later file's replaces an earlier one's."""
-    by_rank = {trace.rank: trace for path in _plain_files(files) for trace in _read(path)}
-    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:

@@ -36,9 +36,16 @@ def examples(name: str | None, out: Path | None, as_json: bool) -> None:
             raise InputError("--out: needs the NAME of an example; `seatrial examples` lists them")
         _list(shipped, as_json)
         return
-    source = _source(name, shipped)
+    if name not in shipped:
+        legal = nearest_of(name, shipped) or "`seatrial examples` lists them"
+        raise InputError(f"NAME {name[:80]!r}: is no example; {legal}")
+    source = shipped[name].path
     if out is not None:
-        _write(name, source, out, as_json)
+        written = write_example(source, out)
+        if as_json:
+            print_json({"name": name, "written": str(written)})
+        else:
+            print(f"{written}: written")
         return
     if source.is_dir():
         raise InputError(f"NAME {name}: is a folder; --out DIR writes it")
@@ -47,14 +54,6 @@ def examples(name: str | None, out: Path | None, as_json: bool) -> None:
         print_json({"name": name, "path": str(source), "text": text})
     else:
         print(text, end="")
-
-
-def _source(name: str, shipped: Mapping[str, Example]) -> Path:
-    """Return the file or folder of that name. Raises InputError."""
-    if name not in shipped:
-        legal = nearest_of(name, shipped) or "`seatrial examples` lists them"
-        raise InputError(f"NAME {name[:80]!r}: is no example; {legal}")
-    return shipped[name].path
 
 
 def _list(shipped: Mapping[str, Example], as_json: bool) -> None:
@@ -68,14 +67,6 @@ def _list(shipped: Mapping[str, Example], as_json: bool) -> None:
     width = max(map(len, shipped))
     for name, example in shipped.items():
         print(f"{name:<{width}}  {example.purpose}")
-
-
-def _write(name: str, source: Path, out: Path, as_json: bool) -> None:
-    written = write_example(source, out)
-    if as_json:
-        print_json({"name": name, "written": str(written)})
-    else:
-        print(f"{written}: written")
 
 
 def write_example(source: Path, out: Path) -> Path:

@@ -17,8 +17,6 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from seatrial.logs.judge import Log
 
 OTHER = "other"
@@ -301,7 +299,18 @@ def simulate(
 
     rng = np.random.default_rng(seed)
     if file:
-        written = _write(file, nodes, nights, rng)
+        from seatrial.simulate.rows import RUN, fleet_series, make
+        from seatrial.simulate.score import NIGHTS_BEFORE, simulated_rows
+
+        fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
+        rows = simulated_rows(nodes, nights, fault, rng)
+        rows.to_csv(file, index=False, float_format="%.6g")
+        written = {
+            "file": str(file),
+            "subject": fault.culprit,
+            "size": fault.size,
+            "from_run": rows["run_id"].unique()[NIGHTS_BEFORE],
+        }
         if as_json:
             print_json(written)
         else:
@@ -321,19 +330,3 @@ def simulate(
         from rich.console import Console
 
         Console().print(simulated_table(calm, results))
-
-
-def _write(file: Path, nodes: int, nights: int, rng: "np.random.Generator") -> dict[str, str]:
-    """Write a fleet with a slow node; which one, by how much, and from which run on."""
-    from seatrial.simulate.rows import RUN, fleet_series, make
-    from seatrial.simulate.score import NIGHTS_BEFORE, simulated_rows
-
-    fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
-    rows = simulated_rows(nodes, nights, fault, rng)
-    rows.to_csv(file, index=False, float_format="%.6g")
-    return {
-        "file": str(file),
-        "subject": fault.culprit,
-        "size": fault.size,
-        "from_run": rows["run_id"].unique()[NIGHTS_BEFORE],
-    }

@@ -24,8 +24,6 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import exit_status
 
 if TYPE_CHECKING:
-    from seatrial.history import RunRow
-    from seatrial.history.store import Store
     from seatrial.model.result import RunResult
     from seatrial.report.context import ReportContext
 
@@ -65,7 +63,17 @@ def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json:
                 f"history: no runs of cluster {cluster!r}; clusters with runs: {recorded}"
             )
         if links and rows:
-            _links(store, rows[0], as_csv, as_json)
+            newest = rows[0]
+            from seatrial.report.listings import link_ages, link_ages_json, show_link_ages
+
+            nodes = store.hardware([newest.run_id]).get(newest.run_id, {})
+            ages = link_ages(newest, nodes, store.measured(newest.cluster, "link"))
+            if as_json:
+                print_json(link_ages_json(newest, len(nodes), ages))
+            elif as_csv:
+                print_csv(ages)
+            else:
+                show_link_ages(newest, len(nodes), ages)
             return
     if as_json:
         print_json(history_json(rows))
@@ -73,19 +81,6 @@ def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json:
         print_csv(history_frame(rows))
     else:
         show_history(rows)
-
-
-def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> None:
-    from seatrial.report.listings import link_ages, link_ages_json, show_link_ages
-
-    nodes = store.hardware([newest.run_id]).get(newest.run_id, {})
-    ages = link_ages(newest, nodes, store.measured(newest.cluster, "link"))
-    if as_json:
-        print_json(link_ages_json(newest, len(nodes), ages))
-    elif as_csv:
-        print_csv(ages)
-    else:
-        show_link_ages(newest, len(nodes), ages)
 
 
 @click.command()

@@ -326,21 +326,14 @@ def _create(path: Path) -> None:
     try:
         with closing(sqlite3.connect(new)) as connection:
             connection.execute("PRAGMA user_version = 1")
-        _put(new, path)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:
+            new.rename(path)
     finally:
         new.unlink(missing_ok=True)
-
-
-def _put(new: Path, path: Path) -> None:
-    """Give the file its name, unless another has it by now; file systems without links have no such
-    rule.
-    """
-    try:
-        os.link(new, path)
-    except FileExistsError:
-        pass
-    except OSError:
-        new.rename(path)
 
 
 def _engine(url: URL) -> Engine:

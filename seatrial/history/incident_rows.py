@@ -96,15 +96,10 @@ def _incident(row: Row[Any]) -> Incident:
         values[key] = tuple(values[key])
     for key in ("verdict", "worst"):
         values[key] = Verdict(values[key])
-    values["receipts"] = _receipts_of(row.receipts)
-    return Incident(**values)
-
-
-def _receipts_of(record: Mapping[str, Any]) -> dict[str, Receipt]:
-    """Return the receipts by sink from what the table has."""
     receipts = {}
-    for sink, saved in record.items():
+    for sink, saved in row.receipts.items():
         reported = saved["told"]
         place = saved["place"]
         receipts[sink] = Receipt(reported, place)
-    return receipts
+    values["receipts"] = receipts
+    return Incident(**values)

@@ -47,7 +47,13 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
 
 def _recognised(own: Ids, before: Ids) -> dict[str, str]:
     """Return the earlier name of each recognised node; none where most are not recognised."""
-    same = _same_machines(own, before)
+    same: dict[str, str] = {}
+    taken = set[str]()
+    matches = sorted(_matches(own, before), key=_closest_first)
+    for _, node, was in matches:
+        if node not in same and was not in taken:
+            same[node] = was
+            taken.add(was)
     comparable = min(len(own), len(before))
     if 2 * len(same) < comparable:
         return {}
@@ -67,20 +73,6 @@ def _distinctive(hardware: Hardware) -> Ids:
         if own:
             distinctive[name] = own
     return distinctive
-
-
-def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
-    """Return the earlier name of each recognised node; if parts moved, the one with more of them
-    has the name.
-    """
-    same: dict[str, str] = {}
-    taken = set[str]()
-    matches = sorted(_matches(own, before), key=_closest_first)
-    for _, node, was in matches:
-        if node not in same and was not in taken:
-            same[node] = was
-            taken.add(was)
-    return same
 
 
 def _matches(own: Ids, before: Ids) -> Iterator[Match]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import (
     JSON,
-    Case,
     ColumnElement,
     Connection,
     Join,
@@ -90,7 +89,11 @@ def _requested(
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """Return the readings of the series in the runs, as indexes of both lists."""
-    place_by_id = _places(connection, names)
+    place_by_digest = {series_key(name): i for i, name in enumerate(names)}
+    query = _requested(connection, sorted(place_by_digest))
+    place_by_id = {}
+    for digest, series_id in _plain(connection, query):
+        place_by_id[series_id] = place_by_digest[digest]
     few = None
     if len(place_by_id) <= _FEW_SERIES:
         few = sorted(place_by_id)
@@ -119,35 +122,20 @@ def _looked_up(place_by_id: Mapping[int, int], ids: "Ints") -> "Ints":
     return looked_up
 
 
-def _places(connection: Connection, names: Sequence[str]) -> dict[int, int]:
-    """Return the place in `names` of each series that is stored, by its id."""
-    place_by_digest = {series_key(name): i for i, name in enumerate(names)}
-    query = _requested(connection, sorted(place_by_digest))
-    place_by_id = {}
-    for digest, series_id in _plain(connection, query):
-        place_by_id[series_id] = place_by_digest[digest]
-    return place_by_id
-
-
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
     """Return the finite numbers of the run, of all series if `few` is None."""
     is_finite = _READING.value.is_not(None)
+    index = {Verdict.PASS.value: VERDICTS.index(Verdict.PASS)}  # first, since nearly all passed
+    for i, verdict in enumerate(VERDICTS):
+        index[verdict.value] = i
     query = (
-        select(_READING.series_id, _READING.value, _verdict_index())
+        select(_READING.series_id, _READING.value, case(index, value=_READING.verdict, else_=-1))
         .where(_READING.run_id == run_id, is_finite)
         .order_by(_READING.series_id, _READING.nth)
     )
     if few is not None:
         query = query.where(_READING.series_id.in_(few))
     return _plain(connection, query)
-
-
-def _verdict_index() -> Case[int]:
-    """Return the index of a reading's verdict in VERDICTS as SQL; -1 without one."""
-    index = {Verdict.PASS.value: VERDICTS.index(Verdict.PASS)}  # first, since nearly all passed
-    for i, verdict in enumerate(VERDICTS):
-        index[verdict.value] = i
-    return case(index, value=_READING.verdict, else_=-1)
 
 
 def _plain(connection: Connection, query: Select[Any]) -> list[Any]:

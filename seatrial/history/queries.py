@@ -80,6 +80,8 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     if row is None:
         return None
     run = run_row(row)
+    of_run = select(suspects).where(suspects.c.run_id == run_id)
+    rows = connection.execute(of_run.order_by(suspects.c.id))
     return RunResult(
         run.run_id,
         run.cluster,
@@ -90,7 +92,7 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.reason,
         nodes=_stored_nodes(connection, run_id),
         checks=_stored_checks(connection, run_id),
-        suspects=_stored_suspects(connection, run_id),
+        suspects=[_suspect(row._mapping) for row in rows],
         fingerprint=run.fingerprint,
         setup=Setup(**row.setup) if row.setup else None,
     )
@@ -111,12 +113,6 @@ def _stored_nodes(connection: Connection, run_id: str) -> list[Record]:
     return nodes
 
 
-def _stored_suspects(connection: Connection, run_id: str) -> list[Suspect]:
-    of_run = select(suspects).where(suspects.c.run_id == run_id)
-    rows = connection.execute(of_run.order_by(suspects.c.id))
-    return [_suspect(row._mapping) for row in rows]
-
-
 def _stored_checks(connection: Connection, run_id: str) -> list[Check]:
     measured: dict[str, list[Measurement]] = defaultdict(list)
     for name, m in stored_measurements(connection, run_id):
@@ -126,25 +122,23 @@ def _stored_checks(connection: Connection, run_id: str) -> list[Check]:
     stored = []
     for row in rows:
         of_check = measured.pop(row.name, [])
-        stored.append(_check(row, of_check))
+        found = row.found
+        raw_result = CheckResult(
+            verdict=Verdict(found["verdict"]),
+            reason=_reason(found, found["reason"]),
+            suspects=tuple(map(_suspect, found["suspects"])),
+        )
+        stored.append(
+            Check(
+                row.name,
+                Verdict(row.verdict),
+                Reason(row.code, {}, row.reason),
+                row.seconds,
+                tuple(of_check),
+                raw_result=raw_result,
+            )
+        )
     return stored
-
-
-def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    found = row.found
-    raw_result = CheckResult(
-        verdict=Verdict(found["verdict"]),
-        reason=_reason(found, found["reason"]),
-        suspects=tuple(map(_suspect, found["suspects"])),
-    )
-    return Check(
-        row.name,
-        Verdict(row.verdict),
-        Reason(row.code, {}, row.reason),
-        row.seconds,
-        tuple(measured),
-        raw_result=raw_result,
-    )
 
 
 def _reason(saved: Any, sentence: str) -> Reason:

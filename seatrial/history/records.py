@@ -68,7 +68,20 @@ def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
     one_of_each = {key: (check, m) for key, check, m in measured}
     records = {}
     for key, (check, m) in one_of_each.items():
-        records[key] = _described(key, check, m)
+        digest, _, _ = key
+        subject = m.subject
+        conditions = {name: _condition(value) for name, value in m.conditions.items()}
+        records[key] = {
+            "series_key": digest,
+            "check_name": check.name,
+            "unit": m.unit,
+            "series": m.series(),
+            "metric": m.metric,
+            "subject_kind": subject.kind,
+            "subject_name": subject.name,
+            "conditions": conditions,
+            "better": m.better,
+        }
     return records
 
 
@@ -133,23 +146,6 @@ def node_test_record(test: NodeTest) -> Record:
 def pin_record(cluster: str, pin: Pin) -> Record:
     digest = series_key(pin.series)
     return {"cluster": cluster, "series_key": digest, **asdict(pin)}
-
-
-def _described(key: Key, check: Check, m: Measurement) -> Record:
-    digest, _, _ = key
-    subject = m.subject
-    conditions = {name: _condition(value) for name, value in m.conditions.items()}
-    return {
-        "series_key": digest,
-        "check_name": check.name,
-        "unit": m.unit,
-        "series": m.series(),
-        "metric": m.metric,
-        "subject_kind": subject.kind,
-        "subject_name": subject.name,
-        "conditions": conditions,
-        "better": m.better,
-    }
 
 
 def _condition(value: object) -> object:

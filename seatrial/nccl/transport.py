@@ -238,7 +238,15 @@ class TransportReader:
             nodes = int(match[1][:9])
             self._nodes = max(self._nodes or 0, nodes)
         elif match := _PROVIDER.search(text):
-            self._take_provider(match[1], text)
+            provider = match[1]
+            known = self._provider
+            # One that is TCP stays, whatever other ranks selected
+            if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
+                self._provider = provider[:80], _evidence(text)
+            if found := _NIC_COUNT.search(text):
+                count = int(found[1])
+                numbers = map(str, range(count))
+                self._take_ports(dict.fromkeys(numbers, Nic()), text)
         elif match := _USED_DEVICES.search(text):
             ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
             self._take_ports(ports, text)
@@ -249,18 +257,6 @@ class TransportReader:
                 self._rates[place] = int(mbit_s) // 1000
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or _evidence(text)
-
-    def _take_provider(self, provider: str, text: str) -> None:
-        """Take the provider that libfabric selected; one that is TCP stays, whatever other ranks
-        selected.
-        """
-        known = self._provider
-        if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
-            self._provider = provider[:80], _evidence(text)
-        if found := _NIC_COUNT.search(text):
-            count = int(found[1])
-            numbers = map(str, range(count))
-            self._take_ports(dict.fromkeys(numbers, Nic()), text)
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one

@@ -317,7 +317,12 @@ def read_health(lines: Lines) -> Report:
     results = []
     for verdict, device, system, message in entries:
         if system or message or device not in explained:
-            results.append(_of_health(verdict, device, system, message))
+            parts = filter(None, (device, system, message))
+            words = ": ".join(parts)
+            code = SAYS_BAD
+            if system or message:
+                code = code_of(system, message)
+            results.append(Result(verdict, code, words))
     if overall and not results:
         results = [overall]
     return Report("dcgmi health", tuple(results))
@@ -336,16 +341,6 @@ def _overall(row: str) -> Result | None:
     if not state:
         return None
     return Result(_STATES[state], SAYS_BAD, f"overall health: {state}")
-
-
-def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
-    """Return the state of a device, with the code of the system that it names."""
-    parts = filter(None, (device, system, message))
-    words = ": ".join(parts)
-    code = SAYS_BAD
-    if system or message:
-        code = code_of(system, message)
-    return Result(verdict, code, words)
 
 
 def _health_rows(lines: Lines) -> Rows:

@@ -62,17 +62,14 @@ class _Burn:
             self.models[int(model[1])] = model[2]
         elif lost := _LOST.search(line):
             self.lost.append(lost[0])
-        elif "proc'd" in line:
-            self._take_progress(line)
-
-    def _take_progress(self, line: str) -> None:
-        counts = line.partition("errors:")[2].partition("temps:")[0]
-        for gpu, (count, died) in enumerate(_ERRORS.findall(counts)):
-            if count != "0":
-                self.errors[gpu] = "DIED" if died else count
-        rates = _RATE.findall(line)
-        if rates:
-            self.rates = dict(enumerate(map(float, rates)))
+        elif "proc'd" in line:  # the progress of all GPUs
+            counts = line.partition("errors:")[2].partition("temps:")[0]
+            for gpu, (count, died) in enumerate(_ERRORS.findall(counts)):
+                if count != "0":
+                    self.errors[gpu] = "DIED" if died else count
+            rates = _RATE.findall(line)
+            if rates:
+                self.rates = dict(enumerate(map(float, rates)))
 
     def faulty(self) -> list[int]:
         """Return the GPUs with errors, and those that the end of the test calls faulty."""

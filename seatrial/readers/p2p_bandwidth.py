@@ -60,11 +60,6 @@ def read_p2p(lines: Lines) -> Report:
             if len(matrix) < _MAX_GPUS:
                 values = match[2].split()[:_MAX_GPUS]
                 matrix.append(list(map(float, values)))
-    return _report(matrices, refused)
-
-
-def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
-    """Return what the matrices show, and pairs that were `refused` peer access."""
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
     connected = matrices.get("P2P Connectivity", [])

@@ -82,7 +82,14 @@ def _is_broken(document: Document, key: str) -> bool:
 def _report(document: Document, is_whole: bool) -> Report:
     """Return the rate of a training, and what its end says if it `is_whole`."""
     results = tuple(_results(document)) if is_whole else ()
-    return Report(_tool(document), results, tuple(_measurements(document)))
+    words = "training"
+    model = document.get("model")
+    if isinstance(model, str):
+        words += f" of {printable(model)[:60]}"
+    rate = _first(document, _THROUGHPUT)
+    if rate is not None:
+        words += f" at {number(rate)} samples/s"
+    return Report(words, results, tuple(_measurements(document)))
 
 
 def _results(document: Document) -> Results:
@@ -140,18 +147,6 @@ def _measurements(document: Document) -> Iterator[Measurement]:
         conditions=conditions,
         samples=(rate,),
     )
-
-
-def _tool(document: Document) -> str:
-    """Name the training by its model and its rate, as far as they are known."""
-    words = "training"
-    model = document.get("model")
-    if isinstance(model, str):
-        words += f" of {printable(model)[:60]}"
-    rate = _first(document, _THROUGHPUT)
-    if rate is not None:
-        words += f" at {number(rate)} samples/s"
-    return words
 
 
 def _wrong_sum(event: Document) -> Result:

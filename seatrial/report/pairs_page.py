@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from seatrial.model.verdict import Verdict
-from seatrial.report.pairs import PairCell, PairMatrix
+from seatrial.report.pairs import PairMatrix
 
 Marks = Mapping[Verdict, str]
 _BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
@@ -35,7 +35,11 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     marks = _PLAIN
     if name in ("utf8", "utf16"):
         marks = _BLOCKS
-    lines = [_legend(matrix, marks)]
+    title = matrix.operation or "pairs"
+    fine = marks[Verdict.PASS]
+    slow = marks[Verdict.DEGRADED]
+    bad = marks[Verdict.FAIL]
+    lines = [f"{title}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"]
     longest = max(map(len, matrix.nodes))
     width = min(_NAME, longest)
     for place in range(len(matrix.nodes)):
@@ -45,15 +49,6 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
-
-
-def _legend(matrix: PairMatrix, marks: Marks) -> str:
-    """Return the operation, and what the marks mean."""
-    title = matrix.operation or "pairs"
-    fine = marks[Verdict.PASS]
-    slow = marks[Verdict.DEGRADED]
-    bad = marks[Verdict.FAIL]
-    return f"{title}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"
 
 
 def _line(matrix: PairMatrix, place: int, marks: Marks, width: int) -> str:
@@ -123,21 +118,17 @@ def _row(matrix: PairMatrix, place: int) -> str:
     cells = ""
     for column, cell in enumerate(matrix.lines[place]):
         starts_side = column in matrix.starts
-        cells += _data(cell, starts_side)
+        classes = []
+        if cell.verdict:
+            classes.append(cell.verdict.value)
+        if starts_side:
+            classes.append("start")
+        names = " ".join(classes)
+        tooltip = escape(cell.tooltip)
+        text = escape(cell.text.removesuffix(" %"))
+        cells += f'<td class="{names}" title="{tooltip}">{text}</td>'
     start = ""
     if place in matrix.starts:
         start = ' class="start"'
     heading = _heading(matrix, place, "")
     return f"<tr{start}>{heading}{cells}</tr>\n"
-
-
-def _data(cell: PairCell, starts_side: bool) -> str:
-    classes = []
-    if cell.verdict:
-        classes.append(cell.verdict.value)
-    if starts_side:
-        classes.append("start")
-    names = " ".join(classes)
-    tooltip = escape(cell.tooltip)
-    text = escape(cell.text.removesuffix(" %"))
-    return f'<td class="{names}" title="{tooltip}">{text}</td>'

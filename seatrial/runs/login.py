@@ -196,18 +196,15 @@ def dial(run: str, node: str) -> None:
         raise RemoteError(f"{target.name}: {error.strerror or error}") from error
     with stream:
         stream.settimeout(None)
-        _relay(stream)
 
+        def send() -> None:
+            with suppress(OSError):
+                while data := os.read(0, 65536):
+                    stream.sendall(data)
+                stream.shutdown(socket.SHUT_WR)
 
-def _relay(stream: socket.socket) -> None:
-    def send() -> None:
-        with suppress(OSError):
-            while data := os.read(0, 65536):
-                stream.sendall(data)
-            stream.shutdown(socket.SHUT_WR)
-
-    threading.Thread(target=send, daemon=True).start()
-    with suppress(OSError):  # ssh has gone
-        while data := stream.recv(65536):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+        threading.Thread(target=send, daemon=True).start()
+        with suppress(OSError):  # ssh has gone
+            while data := stream.recv(65536):
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()

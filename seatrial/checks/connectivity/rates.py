@@ -106,7 +106,8 @@ def _lower_mode(values: Streams) -> Streams:
     """
     ordered = sorted((math.log(value), key) for key, value in values.items() if value > 0)
     logs = [rate for rate, _ in ordered]
-    split = _widest_gap(logs)
+    splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
+    split = max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
     lower = logs[:split]
     upper = logs[split:]
     if not lower or not upper:
@@ -117,12 +118,6 @@ def _lower_mode(values: Streams) -> Streams:
     if gap < max(math.log(SLOW_FACTOR), noise):
         return {}
     return {key: values[key] for _, key in ordered[:split]}
-
-
-def _widest_gap(logs: Sequence[float]) -> int:
-    """Return where the upper mode begins; 0 for too few values."""
-    splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
-    return max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
 
 
 def _deviations(values: Sequence[float]) -> list[float]:

@@ -190,7 +190,9 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     suspects = []
     set_aside = []
     while failed:
-        name = _worst(failed)
+        # Of equal ones the later one goes: the first node is the head, which all else runs on
+        degree = Counter(name for pair in failed for name in pair)
+        name = max(degree, key=lambda name: (degree[name], natural(name)))
         own = {}  # at least one, so that this ends
         others = {}
         for pair, error in failed.items():
@@ -202,16 +204,6 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
         set_aside.append(name)
         failed = others
     return Blame(tuple(suspects), tuple(set_aside))
-
-
-def _worst(failed: Iterable[Link]) -> str:
-    """Return the node with the most failed pairs.
-
-    Of two that are equal the later one goes: the first node is the head, which everything else runs
-    on.
-    """
-    degree = Counter(name for pair in failed for name in pair)
-    return max(degree, key=lambda name: (degree[name], natural(name)))
 
 
 def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) -> list[Suspect]:

@@ -15,7 +15,6 @@ from seatrial.checks.contract import CheckContext
 from seatrial.config.run import Run
 from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -236,21 +235,15 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     if outcome.verdict is Verdict.CORRUPT:
         return {}
-    rates = _out_of_place(outcome.measurements)
-    if len(rates) == len(sizes):
-        return rates
-    if outcome.verdict is Verdict.FAIL:
-        return {}
-    return None
-
-
-def _out_of_place(measurements: Iterable[Measurement]) -> dict[int, float]:
-    """Return the busbw of each size, by message bytes."""
     rates = {}
-    for m in measurements:
+    for m in outcome.measurements:
         if m.metric != "busbw":
             continue
         if m.conditions["placement"] == "out_of_place":
             size = int(m.conditions["message_bytes"])
             rates[size] = m.value
-    return rates
+    if len(rates) == len(sizes):
+        return rates
+    if outcome.verdict is Verdict.FAIL:
+        return {}
+    return None

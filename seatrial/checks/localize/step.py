@@ -154,10 +154,6 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     by_key = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     suspected = [sweep for key, sweep in by_key.items() if key in bad or key not in measured]
     sweep, *_ = (*suspected, *over_all)
-    return _at_plateau(sweep)
-
-
-def _at_plateau(sweep: PlannedSweep) -> PlannedSweep:
     plateau = plateau_sizes(sweep.sizes.sizes())
     ends = {"min_bytes": plateau[0], "max_bytes": plateau[-1]}
     sizes = sweep.sizes.model_copy(update=ends)
@@ -170,7 +166,11 @@ def _measured_again(
     """Repeat the numbers of single nodes in the checks `names`, and judge them without the first
     readings.
     """
-    repeat = partial(repeat_checks, _as_at_first(context))
+    earlier = context.recall(Findings)
+    fresh = Findings(context.testbed)
+    if earlier:
+        fresh.model_by_node = earlier.model_by_node
+    repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
     by_name = {check.name: check for check in checks}
     doubts = {}
     for name in names:
@@ -194,15 +194,6 @@ def _measured_again(
         first = Check(name=name, verdict=Verdict.PASS, reason=Reason())
         fresh_checks.append(again.added_to(first))
     return judge(fresh_checks, repeat, until)
-
-
-def _as_at_first(context: CheckContext) -> CheckContext:
-    """Return the context as if nothing was measured yet."""
-    earlier = context.recall(Findings)
-    fresh = Findings(context.testbed)
-    if earlier:
-        fresh.model_by_node = earlier.model_by_node
-    return replace(context, kept=(fresh, *context.kept))
 
 
 def _doubts(check: Check) -> list[Doubt]:

@@ -146,7 +146,10 @@ class _Trial:
         if size and self._check_visibility():  # rates of different file systems say nothing
             if not is_object_store(self.path):  # which has no locks, and whole objects only
                 self._check_locks()
-                self._streams(size)
+                names = self.nodes.names
+                for some in _steps(len(names)):
+                    for direction in ("write", "read"):
+                        self._stream(names[:some], direction, size)
             self._small_files()
             self._checkpoint(size)
         self.problems += self._failures()
@@ -261,13 +264,6 @@ class _Trial:
         for name, answer in answers.items():
             self._record("storage_files", files / answer.seconds, Subject("node", name))
             self._compare(name, answer.wrong)
-
-    def _streams(self, size: int) -> None:
-        """Measure the rates of 1, 2, 4, ... and all nodes."""
-        names = self.nodes.names
-        for some in _steps(len(names)):
-            for direction in ("write", "read"):
-                self._stream(names[:some], direction, size)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
         """Measure the rate of some nodes together; with all nodes, of each by itself too."""

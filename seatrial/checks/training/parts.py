@@ -36,7 +36,14 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> Failure | None:
     """
     if not ranks:
         return None
-    own = _own_parts(result, type(ranks[0]))
+    kind = type(ranks[0])
+    own = {}  # what each rank has printed of itself
+    for line in result.lines:
+        if line.startswith(_EVENT):
+            with suppress(ValueError):
+                part = read_answer(kind, line)
+                if part.rank == rank_of(line):
+                    own[part.rank] = _figures(part)
     named = {rank.rank for rank in ranks if _figures(rank) != own.get(rank.rank)}
     named.update(rank for rank in range(len(ranks)) if rank not in own)
     if not named:
@@ -79,18 +86,6 @@ def conclude_end(
         measurements=tuple(measurements),
         suspects=tuple(suspects) if verdict is Verdict.CORRUPT else (),
     )
-
-
-def _own_parts(result: MpiResult, kind: type[RankFigures]) -> dict[int | None, dict[str, object]]:
-    """Return the figures that each rank has printed of itself."""
-    parts = {}
-    for line in result.lines:
-        if line.startswith(_EVENT):
-            with suppress(ValueError):
-                part = read_answer(kind, line)
-                if part.rank == rank_of(line):
-                    parts[rank_of(line)] = _figures(part)
-    return parts
 
 
 def _figures(rank: RankFigures) -> dict[str, object]:
