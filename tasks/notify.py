@@ -138,11 +138,7 @@ def _deliver(
         receipts: dict[str, Receipt] = {}
         ready = None
         files = Files()
-        is_updated = incident.seen == outcome.at
-        addressed = [
-            sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts
-        ]
-        for sink in [sink for sink in addressed if is_updated or incident.news(sink.name)]:
+        for sink in _receivers(site, incident, outcome):
             if ready is None:
                 ready = alert_of(site, incident, result)
                 files = files_of(site, ready, result)
@@ -169,6 +165,15 @@ def _incidents(site: AlertContext, suite: str, outcome: RunOutcome) -> list[Inci
         except SeatrialError as error:
             log.warning("history: %s; this alert cannot be kept up to date", error)
     return advance([], site.cluster.name, suite, outcome, names)
+
+
+def _receivers(site: AlertContext, incident: Incident, outcome: RunOutcome) -> list[Sink]:
+    """Return the sinks with something new, or something to update."""
+    is_updated = incident.seen == outcome.at
+    addressed = [
+        sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts
+    ]
+    return [sink for sink in addressed if is_updated or incident.news(sink.name)]
 
 
 def _guarded(sink: Sink, receipt: Receipt, send: Callable[[], Delivery]) -> Delivery:

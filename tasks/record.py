@@ -52,12 +52,8 @@ def record(
             run.out / "measurements.csv", measurements_csv(result)
         )
     with _logging_failure("report.html"):
-        from seatrial.report.context import context_of
-        from seatrial.report.html import report_html
-
         written["report.html"] = write_atomic(
-            run.out / "report.html",
-            report_html(result, context_of(result, run.out, store, log_file)),
+            run.out / "report.html", _report(result, run.out, store, log_file)
         )
     if store is not None:
         with _logging_failure("the history"):
@@ -114,6 +110,13 @@ def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
         "printed": m.printed,
     }
     return {name: as_text(cell) for name, cell in {**m.conditions, **own}.items()}
+
+
+def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Path | None) -> str:
+    from seatrial.report.context import context_of
+    from seatrial.report.html import report_html
+
+    return report_html(result, context_of(result, folder, store, log_file))
 
 
 def write_run_json(result: RunResult, out: Path) -> Path:

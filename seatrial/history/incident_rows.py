@@ -46,8 +46,7 @@ def _with_receipts(incident: Incident, receipts: Mapping[str, Receipt]) -> Incid
     """Add the receipts, but where another run has delivered more."""
     for sink, receipt in receipts.items():
         known = incident.receipts.get(sink, Receipt())
-        is_newest = receipt.reported >= known.reported
-        if is_newest:
+        if receipt.reported >= known.reported:
             incident = incident.with_receipt(sink, receipt)
     return incident
 
@@ -80,11 +79,10 @@ def incident_record(incident: Incident) -> dict[str, Any]:
 
 def _receipts_record(receipts: Mapping[str, Receipt]) -> dict[str, Any]:
     """Return the receipts by sink, as the table has them."""
-    record = {}
-    for sink, receipt in receipts.items():
-        place = dict(receipt.place)
-        record[sink] = {"told": receipt.reported, "place": place}
-    return record
+    return {
+        sink: {"told": receipt.reported, "place": dict(receipt.place)}
+        for sink, receipt in receipts.items()
+    }
 
 
 def _incident(row: Row[Any]) -> Incident:
@@ -96,10 +94,7 @@ def _incident(row: Row[Any]) -> Incident:
         values[key] = tuple(values[key])
     for key in ("verdict", "worst"):
         values[key] = Verdict(values[key])
-    receipts = {}
-    for sink, saved in row.receipts.items():
-        reported = saved["told"]
-        place = saved["place"]
-        receipts[sink] = Receipt(reported, place)
-    values["receipts"] = receipts
+    values["receipts"] = {
+        sink: Receipt(saved["told"], saved["place"]) for sink, saved in row.receipts.items()
+    }
     return Incident(**values)

@@ -77,7 +77,7 @@ def _distinctive(hardware: Hardware) -> Ids:
 
 def _matches(own: Ids, before: Ids) -> Iterator[Match]:
     """Yield each node with each earlier one of which it has half of the ids."""
-    was_in = _node_by_id(before)
+    was_in = {hardware_id: node for node, ids in before.items() for hardware_id in ids}
     for node, ids in own.items():
         shared = Counter(was_in[i] for i in ids if i in was_in)
         for was, count in shared.items():
@@ -85,14 +85,6 @@ def _matches(own: Ids, before: Ids) -> Iterator[Match]:
             most = max(len(ids), len(earlier_ids))
             if 2 * count >= most:
                 yield count, node, was
-
-
-def _node_by_id(nodes: Ids) -> dict[str, str]:
-    """Return the node that each id is of."""
-    node_by_id: dict[str, str] = {}
-    for node, ids in nodes.items():
-        node_by_id |= dict.fromkeys(ids, node)
-    return node_by_id
 
 
 def _closest_first(match: Match) -> tuple[int, bool, Match]:

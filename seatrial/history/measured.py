@@ -73,10 +73,8 @@ def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[
 def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
     digests = sorted({digest for digest, _, _ in requested})
     query = _requested(connection, digests, _SERIES.check_name, _SERIES.unit)
-    ids = {}
-    for digest, series_id, check, unit in _plain(connection, query):
-        ids[digest, check, unit] = series_id
-    return ids
+    rows = _plain(connection, query)
+    return {(digest, check, unit): series_id for digest, series_id, check, unit in rows}
 
 
 def _requested(
@@ -91,12 +89,9 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     """Return the readings of the series in the runs, as indexes of both lists."""
     place_by_digest = {series_key(name): i for i, name in enumerate(names)}
     query = _requested(connection, sorted(place_by_digest))
-    place_by_id = {}
-    for digest, series_id in _plain(connection, query):
-        place_by_id[series_id] = place_by_digest[digest]
-    few = None
-    if len(place_by_id) <= _FEW_SERIES:
-        few = sorted(place_by_id)
+    stored = _plain(connection, query)
+    place_by_id = {series_id: place_by_digest[digest] for digest, series_id in stored}
+    few = sorted(place_by_id) if len(place_by_id) <= _FEW_SERIES else None
     tables = []
     lengths = []
     for run_id in run_ids:
@@ -107,8 +102,7 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     run = np.repeat(np.arange(len(tables)), lengths)
     ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
     place = _looked_up(place_by_id, ids.astype(np.int64))
-    stored = Readings(run, place, value, verdict.astype(np.int64))
-    return stored.moved(place)
+    return Readings(run, place, value, verdict.astype(np.int64)).moved(place)
 
 
 def _looked_up(place_by_id: Mapping[int, int], ids: "Ints") -> "Ints":
@@ -154,10 +148,7 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         .where(_READING.run_id == run_id)
         .order_by(_READING.series_id, _READING.nth)
     )
-    stored = []
-    for row in connection.execute(query):
-        stored.append((row.check_name, _measurement(row)))
-    return stored
+    return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
 
 
 def _readings_with_samples() -> Join:

@@ -95,9 +95,7 @@ def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> 
     most = _REFERENCE_RUNS + RECENT_RUNS
     newest = store.runs_before(cluster, suite, before, most)
     passed = store.runs_before(cluster, suite, before, most, Verdict.PASS)
-    by_id = {}
-    for run in (*newest, *passed):
-        by_id[run.run_id] = run
+    by_id = {run.run_id: run for run in (*newest, *passed)}
     return chosen_runs(by_id.values())
 
 

@@ -283,17 +283,16 @@ class Store:
         """Save what devices reported during the run, which must be saved; replace what there is of
         it.
         """
-        rows = []
-        for each in series:
-            rows.append(
-                {
-                    "run_id": run_id,
-                    "metric": each.metric,
-                    "parts": list(each.parts),
-                    "times_s": list(each.times_s),
-                    "readings": each.packed(),
-                }
-            )
+        rows = [
+            {
+                "run_id": run_id,
+                "metric": each.metric,
+                "parts": list(each.parts),
+                "times_s": list(each.times_s),
+                "readings": each.packed(),
+            }
+            for each in series
+        ]
         with self._writing("minutes cannot be kept") as connection:
             connection.execute(delete(minutes).where(_MINUTES.run_id == run_id))
             if rows:

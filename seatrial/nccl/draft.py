@@ -159,10 +159,11 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
             return ("alltoall",)
         return ("all_gather",)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = []
-    for name, collective in COLLECTIVES.items():
-        if collective.redop == redop and collective.rooted == rooted:
-            named.append(name)
+    named = [
+        name
+        for name, collective in COLLECTIVES.items()
+        if collective.redop == redop and collective.rooted == rooted
+    ]
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
@@ -312,11 +313,8 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     """
     if finding.program != "nccl":
         return False
-    for device in draft.devices.values():
-        writer = f"{device.host}:{device.pid}:"
-        if writer in finding.evidence:
-            return True
-    return not draft.devices
+    writers = (f"{device.host}:{device.pid}:" for device in draft.devices.values())
+    return not draft.devices or any(writer in finding.evidence for writer in writers)
 
 
 def never_started(finding: Finding) -> bool:

@@ -217,10 +217,7 @@ class TransportReader:
         # One name, or one without a number, stands for all that begin so.
         if len(names) < 2 or not all(name[-1:].isdecimal() for name in names):
             return
-        ports = {}
-        for name in names:
-            port = name if ":" in name else f"{name}:1"
-            ports[port] = Nic()
+        ports = {name if ":" in name else f"{name}:1": Nic() for name in names}
         self._take_ports(ports, text)
 
     def _network_line(self, text: str) -> None:
@@ -281,10 +278,9 @@ class TransportReader:
 
     def _nics(self) -> Iterator[HostNics]:
         for host, ports in self._ports.items():
-            rates = [self._rates.get((host, port), 0) for port in ports]
-            nics = []
-            for nic, rate in zip(ports.values(), rates, strict=True):
-                nics.append(nic._replace(gbit_s=rate))
+            nics = [
+                nic._replace(gbit_s=self._rates.get((host, port), 0)) for port, nic in ports.items()
+            ]
             yield host, tuple(nics)
 
     def transport(self) -> Transport | None:

@@ -76,12 +76,8 @@ def _is_one_launch(group: list[Draft]) -> bool:
 
 def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
     """Return host and process id of each rank 0."""
-    processes = set()
-    for draft in drafts:
-        if 0 in draft.devices:
-            device = draft.devices[0]
-            processes.add((device.host, device.pid))
-    return processes
+    first_ranks = (draft.devices[0] for draft in drafts if 0 in draft.devices)
+    return {(device.host, device.pid) for device in first_ranks}
 
 
 def _is_one_rank(draft: Draft) -> bool:

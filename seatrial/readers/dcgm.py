@@ -227,9 +227,7 @@ def read_document(document: Document) -> Report | None:
     is_diagnosis = any("DCGM" in key and "iagnos" in key for key in document)
     if not is_diagnosis:
         return None
-    results = []
-    for each in _diagnoses(document):
-        results.append(Result(each.verdict, each.code, each.words))
+    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
     return Report(_TOOL, tuple(results))
 
 
@@ -279,10 +277,7 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
 
 def _first_warning(result: Document) -> str:
     """Return the first warning, which is a text or an object with one; empty without any."""
-    warnings = listed(result.get("warnings"))
-    if not warnings:
-        return ""
-    first = warnings[0]
+    first = next(iter(listed(result.get("warnings"))), "")
     if isinstance(first, dict):
         first = first.get("warning", "")
     return str(first)

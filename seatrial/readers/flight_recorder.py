@@ -198,27 +198,19 @@ def _groups(
     names = {}
     operations: dict[str, dict[int, str]] = {}
     for entry in entries:
-        if read := _entry(entry):
-            group, name, number, operation = read
-            names[group] = name
-            operations.setdefault(group, {})[number] = operation
+        number = entry.get("collective_seq_id")
+        described = _group_of(entry)
+        if entry.get("is_p2p") is True or len(described) != 2:
+            continue
+        if type(number) is not int or not 0 < number < 1 << 62:
+            continue
+        group, name = described
+        names[group] = name or group
+        operations.setdefault(group, {})[number] = _text(entry.get("profiling_name"))
     for group, of_group in operations.items():
         ranks = members.get(group, ())
         last = max(of_group)
         yield group, GroupTrace(names[group], ranks, collective=last, operations=of_group)
-
-
-def _entry(entry: Entry) -> tuple[str, str, int, str] | None:
-    """Return group, its name, number and operation of a collective; None for anything else."""
-    number = entry.get("collective_seq_id")
-    group = _group_of(entry)
-    if entry.get("is_p2p") is True or len(group) != 2:
-        return None
-    if type(number) is not int or not 0 < number < 1 << 62:
-        return None
-    group_id, name = group
-    operation = _text(entry.get("profiling_name"))
-    return group_id, name or group_id, number, operation
 
 
 def _members(config: object) -> Iterator[tuple[str, Ranks]]:
@@ -282,10 +274,10 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     awaited = set[int]().union(*waits.values())
     everyone = set[int]().union(*members.values(), range(ranks or 0))
     silent = sorted(everyone - known.keys())
-    late = []
-    for rank in silent[:64]:
-        reason = Reason.of("rank-left-no-dump", rank=rank, place="")
-        late.append(Late(rank, host="", reason=reason))
+    late = [
+        Late(rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
+        for rank in silent[:64]
+    ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
     if working or silent:  # ranks that wait, wait for those that are silent
@@ -323,9 +315,7 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         others = members[group_id] & known.keys()
-        for rank in others:
-            if _number(known[rank], group_id) < group.collective:
-                awaited.add(rank)
+        awaited.update(rank for rank in others if _number(known[rank], group_id) < group.collective)
     return awaited
 
 
@@ -395,21 +385,15 @@ def _not_communicating(known: Traces) -> list[Late]:
     waiting = sum(trace.waits is True for trace in known.values())
     if not waiting or len(away) >= waiting:
         return []
-    late = []
-    for trace in away:
-        reason = _standing("rank-stands-elsewhere", trace)
-        late.append(Late(trace.rank, trace.host, reason))
-    return late
+    return [
+        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
+    ]
 
 
 def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
     """Return the reason of a rank that is late, with where it stands."""
-    place = ""
-    if trace.host:
-        place = f" on {trace.host}"
-    stands = ""
-    if trace.stands:
-        stands = f"; it stands in {trace.stands}"
+    place = f" on {trace.host}" if trace.host else ""
+    stands = f"; it stands in {trace.stands}" if trace.stands else ""
     return Reason.of(code, rank=trace.rank, place=place, stands=stands, gpu=trace.gpu, **values)
 
 

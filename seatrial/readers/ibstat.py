@@ -126,7 +126,11 @@ def _ports(lines: Lines) -> Iterator[_Port]:
             physical = match[4].lower().replace("_", "")
             yield _Port(f"{match[1]}:{match[2]}", match[3].lower(), physical)
         elif match := _NETDEV.match(line):
-            yield _of_interface(*match.groups())
+            # That of IP over InfiniBand may be down while the link is up
+            is_ipoib = match[3].startswith("ib")
+            state = "active" if match[4] == "Up" else "down"
+            layer = "" if is_ipoib else "ethernet"
+            yield _Port(f"{match[1]}:{match[2]}", state, layer=layer, is_ipoib=is_ipoib)
         elif match := _PORT_INFO.match(line):
             yield port
             port = _Port(match[1].lower())
@@ -145,21 +149,6 @@ def _ports(lines: Lines) -> Iterator[_Port]:
             value = match[2].strip().lower()
             setattr(port, _NAMES[name], value)
     yield port
-
-
-def _of_interface(device: str, number: str, interface: str, state: str) -> _Port:
-    """Return the port of a network interface.
-
-    That of IP over InfiniBand may be down while the link is up.
-    """
-    port = _Port(f"{device}:{number}", "down")
-    if state == "Up":
-        port.state = "active"
-    if interface.startswith("ib"):
-        port.is_ipoib = True
-    else:
-        port.layer = "ethernet"
-    return port
 
 
 def _of_port(port: _Port, fastest_gb: float) -> Results:

@@ -4,7 +4,7 @@ An idle GPU lowers the speed of its link, so only the width counts.
 """
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Lines, Report, Result, Results
+from seatrial.readers.report import Lines, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 LANES = "tool-pcie-lanes"
@@ -21,12 +21,7 @@ _WIDTH = lazy(r"\s{1,20}(LnkCap|LnkSta):.{0,200}?Width x(\d{1,2})\b")
 
 def read_lspci(lines: Lines) -> Report | None:
     """Compare the width of each link with what the device can have; None without such a line."""
-    results = tuple(_links(lines))
-    return Report("lspci", results) if results else None
-
-
-def _links(lines: Lines) -> Results:
-    """Yield the lanes of each device of those classes, beside what it could have."""
+    results = []
     device = ""
     most = 0
     for line in lines:
@@ -39,6 +34,5 @@ def _links(lines: Lines) -> Results:
                 most = width
             elif most:
                 verdict = Verdict.PASS if width >= most else Verdict.DEGRADED
-                yield Result(
-                    verdict=verdict, code=LANES, words=f"{device}: x{width} of x{most} lanes"
-                )
+                results.append(Result(verdict, LANES, f"{device}: x{width} of x{most} lanes"))
+    return Report("lspci", tuple(results)) if results else None

@@ -44,10 +44,7 @@ def read_mlxlink(lines: Lines) -> Report:
         if match := _FIELD.match(line):
             name = match[1].strip()
             fields.setdefault(name, match[2].strip())
-    results = []
-    for problem in _of_link(fields):
-        words = f"{device}: {problem.words}"
-        results.append(replace(problem, words=words))
+    results = [replace(problem, words=f"{device}: {problem.words}") for problem in _of_link(fields)]
     if not results and "State" in fields:
         results.append(passed(device))
     return Report("mlxlink", tuple(results))
@@ -116,11 +113,7 @@ def _errors(fields: Fields, is_up: bool) -> Results:
 def _bad_lanes(fields: Fields, name: str) -> list[int]:
     """Return the lanes that have a flag, from 1 on."""
     printed = fields.get(f"{name} [per lane]", "")
-    bad = []
-    for lane, flag in enumerate(printed.split(","), start=1):
-        if flag.strip() == "1":
-            bad.append(lane)
-    return bad
+    return [lane for lane, flag in enumerate(printed.split(","), start=1) if flag.strip() == "1"]
 
 
 def _outside(field: str) -> list[int]:
@@ -134,11 +127,7 @@ def _outside(field: str) -> list[int]:
     if low >= high:
         return []
     values = _NUMBER.findall(field, 0, bounds.start())
-    outside = []
-    for lane, value in enumerate(values, start=1):
-        if not low <= float(value) <= high:
-            outside.append(lane)
-    return outside
+    return [lane for lane, value in enumerate(values, start=1) if not low <= float(value) <= high]
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:

@@ -321,12 +321,10 @@ def read_table(lines: Lines) -> Report:
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
-    for gpu, count in lost.items():
-        results.append(failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)"))
-    bad = set()
-    for result in results:
-        named, _, _ = result.words.partition(": ")
-        bad.add(named)
+    results += [
+        failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)") for gpu, count in lost.items()
+    ]
+    bad = {result.words.partition(": ")[0] for result in results}
     results += [passed(gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
 
@@ -355,9 +353,10 @@ def read_nvlink(lines: Lines) -> Report | None:
     if not has_counters and not rates:
         return None
     results = list(_states(rates))
-    for (gpu, link), errors in counts.items():
-        words = f"GPU {gpu} link {link}: {', '.join(errors)} errors"
-        results.append(degraded(NVLINK, words))
+    results += [
+        degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors")
+        for (gpu, link), errors in counts.items()
+    ]
     if not results:
         results.append(passed("NVLink"))
     return Report("nvidia-smi nvlink", tuple(results))

@@ -126,12 +126,8 @@ def _slower_than_without(direct: Pairs, through_host: Pairs) -> Results:
 
 def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Results:
     """Yield GPUs that lack access to all others, while others have it."""
-    alone = []
-    if len(connected) > 2:
-        for gpu, row in enumerate(connected):
-            if sum(row) <= 1:
-                alone.append(str(gpu))
-    if alone and len(alone) < len(connected):
+    alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
+    if len(connected) > 2 and 0 < len(alone) < len(connected):
         gpus = ", ".join(alone)
         yield degraded(_NO_PEER, f"GPU {gpus} has no peer access to the others")
     elif refused and not connected:
@@ -197,11 +193,7 @@ def _best_of_gpus(pairs: Pairs) -> dict[int, float]:
 
 def _slow(values: Mapping[Place, float], usual: float) -> dict[Place, float]:
     """Return the values that are much below the usual one."""
-    slow = {}
-    for place, value in values.items():
-        if value < _SLOW * usual:
-            slow[place] = value
-    return slow
+    return {place: value for place, value in values.items() if value < _SLOW * usual}
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
@@ -213,10 +205,7 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
 
 def _slow_memory(matrix: Matrix) -> Results:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
-    own = {}
-    for gpu, values in enumerate(matrix):
-        if gpu < len(values):
-            own[gpu] = values[gpu]
+    own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
     if len(own) < 3:
         return
     usual = median(own.values())

@@ -142,11 +142,10 @@ def _of_timer(timer: str, times: Times) -> list[Result]:
     most = max(1, len(times) // _FEW)
     if not slow or len(slow) > most:
         return [passed(timer)]
-    results = []
-    for rank, ms in slow.items():
-        words = f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms"
-        results.append(degraded(STRAGGLER, words))
-    return results
+    return [
+        degraded(STRAGGLER, f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms")
+        for rank, ms in slow.items()
+    ]
 
 
 def _note_of(match: re.Match[str]) -> str:

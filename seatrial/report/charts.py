@@ -65,10 +65,7 @@ def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
 
 
 def _points(curves: Sequence[Curve]) -> list[Point]:
-    points: list[Point] = []
-    for curve in curves:
-        points += curve.points
-    return points
+    return [point for curve in curves for point in curve.points]
 
 
 def _legend_height(curves: Sequence[Curve]) -> int:
@@ -112,16 +109,13 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
             handlelength=1.2,
             columnspacing=1,
         )
-    return _busbw_marks(curves, last)
+    return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
 
 
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     """Draw what was measured, what is expected, and what the last good run reached."""
-    sizes = []
-    rates = []
-    for point in curve.points:
-        sizes.append(point.message_bytes)
-        rates.append(point.busbw_gb_s)
+    sizes = [point.message_bytes for point in curve.points]
+    rates = [point.busbw_gb_s for point in curve.points]
     label = words.plain(curve.operation)[:60]
     axes.plot(sizes, rates, "o-", color=colour, label=label, markersize=3.5, linewidth=1.8)
     with_low = [point for point in curve.points if point.expected.low is not None]
@@ -163,16 +157,6 @@ def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
         axes.fill_between(sizes, lows, top, color=FIRST, alpha=0.08, linewidth=0)
 
 
-def _busbw_marks(curves: Sequence[Curve], last: LastValue) -> list[Mark]:
-    """Return one mark for each point of each curve."""
-    marks = []
-    for curve in curves:
-        for point in curve.points:
-            last_rate = last(point)
-            marks.append(_mark(curve, point, last_rate))
-    return marks
-
-
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
     """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good
     run.
@@ -212,23 +196,16 @@ def _draw_plateau(axes: "Axes", curve: Curve, colour: str) -> None:
 
 def _shade(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Shade from the lower to the upper bound of each point."""
-    sizes = []
-    lows: list[Any] = []
-    highs: list[Any] = []
-    for point in points:
-        sizes.append(point.message_bytes)
-        lows.append(point.expected.low)
-        highs.append(point.expected.high)
+    sizes = [point.message_bytes for point in points]
+    lows: list[Any] = [point.expected.low for point in points]
+    highs: list[Any] = [point.expected.high for point in points]
     axes.fill_between(sizes, lows, highs, color=colour, alpha=0.16, linewidth=0)
 
 
 def _dash(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Dash the lower bound of each point."""
-    sizes = []
-    lows: list[Any] = []
-    for point in points:
-        sizes.append(point.message_bytes)
-        lows.append(point.expected.low)
+    sizes = [point.message_bytes for point in points]
+    lows: list[Any] = [point.expected.low for point in points]
     axes.plot(sizes, lows, "--", color=colour, linewidth=1, alpha=0.8)
 
 

@@ -78,12 +78,13 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
 
     Of the last good run, the curves of busbw are read as well as the headline numbers.
     """
-    rows = []
-    # Many, since other suites run on the same cluster
-    for row in store.runs(result.cluster, 500):
-        is_same = row.suite == result.suite and row.run_id != result.run_id
-        if is_same and row.started < result.started:
-            rows.append(row)
+    rows = [
+        row
+        for row in store.runs(result.cluster, 500)  # many, since other suites run on it too
+        if row.suite == result.suite
+        and row.run_id != result.run_id
+        and row.started < result.started
+    ]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
@@ -221,11 +222,12 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
     numbers = []
     for m in headlines(result):
         series = m.series()
-        own_judgements = []
-        for check in result.checks:
-            for judgement in check.judgements:
-                if judgement.measurement.series() == series:
-                    own_judgements.append(judgement)
+        own_judgements = [
+            judgement
+            for check in result.checks
+            for judgement in check.judgements
+            if judgement.measurement.series() == series
+        ]
         judgements = tuple(sorted(own_judgements, key=worst_first))
         verdict = judgements[0].verdict if judgements else None
         now = HeadlinePoint(result.run_id, result.started, m.value, verdict)

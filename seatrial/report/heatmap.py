@@ -197,18 +197,12 @@ def _row(
     name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]
 ) -> HeatMapRow:
     """Return the line of a node: a cell for each column, and the most that it is blamed."""
-    shown = []
-    for column in columns:
-        missing = _MISSING[column.title == BLAMED]
-        shown.append(cells.get((name, column), missing))
+    shown = tuple(cells.get((name, column), _MISSING[column.title == BLAMED]) for column in columns)
     if not blames:
-        return HeatMapRow(name, tuple(shown))
+        return HeatMapRow(name, shown)
     confidence = max(blame.confidence for blame in blames)
     sure = [blame.verdict for blame in blames if blame.verdict]
-    blamed_for = None
-    if sure:
-        blamed_for = worst(sure)
-    return HeatMapRow(name, tuple(shown), confidence, blamed_for)
+    return HeatMapRow(name, shown, confidence, worst(sure) if sure else None)
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:

@@ -46,9 +46,9 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
     more than once, so it must be no iterator.
     """
     code = judged.reason.code
-    findings: list[Document] = []
-    for log, finding in dict.fromkeys(_named(logs)):
-        findings.append({"log": log, **finding.to_dict()})
+    findings: list[Document] = [
+        {"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(_named(logs))
+    ]
     judgements: list[Document] = []
     measurements: list[Document] = []
     for check in judged.checks:

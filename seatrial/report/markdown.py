@@ -53,12 +53,11 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
         title += f", last good run {code(last.run_id)}"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
     numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
-    rows = []
-    for fact in software(result, context.past):
-        if last and fact.before != fact.after:
-            before = fact.before or "–"
-            after = fact.after or "–"
-            rows.append((fact.what, before, after))
+    rows = [
+        (fact.what, fact.before or "–", fact.after or "–")
+        for fact in software(result, context.past)
+        if last and fact.differs
+    ]
     parts = (
         summary(result),
         numbers,
@@ -103,20 +102,13 @@ def _facts(result: RunResult) -> str:
 
 
 def _notes(result: RunResult) -> str:
-    notes = []
-    for note in result.notes[:MAX_ROWS]:
-        in_one_line = " ".join(note.split())
-        notes.append(f"- {escape(in_one_line)}")
-    notes += _more(len(result.notes), "notes")
-    return "\n".join(notes)
+    notes = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
+    return "\n".join([*notes, *_more(len(result.notes), "notes")])
 
 
 def _software(result: RunResult) -> str:
-    versions = []
-    for name, version in result.fingerprint.items():
-        if version:
-            versions.append(f"{escape(name)} `{code(version)}`")
-    return " · ".join(versions)
+    versions = result.fingerprint.items()
+    return " · ".join(f"{escape(name)} `{code(version)}`" for name, version in versions if version)
 
 
 def _suspects(result: RunResult) -> str:

@@ -59,13 +59,8 @@ def pair_matrix(result: RunResult) -> PairMatrix | None:
     tested.
     """
     document = result.localization or {}
-    blamed = []
-    for suspect in result.suspects:
-        blamed += suspect.nodes
-    matrices = pair_matrices(document, blamed)
-    if not matrices:
-        return None
-    return matrices[0]
+    blamed = [node for suspect in result.suspects for node in suspect.nodes]
+    return next(iter(pair_matrices(document, blamed)), None)
 
 
 def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> list[PairMatrix]:
@@ -95,10 +90,9 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
     marked = frozenset(named.union(blamed))
     sides = cuts[0] if cuts else ()
     nodes = _ordered(by_operation.values(), marked, sides)
-    matrices = []
-    for operation, pairs in by_operation.items():
-        matrices.append(_matrix(operation, pairs, nodes, marked, sides))
-    return matrices
+    return [
+        _matrix(operation, pairs, nodes, marked, sides) for operation, pairs in by_operation.items()
+    ]
 
 
 def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> list[str]:
@@ -149,13 +143,8 @@ def _matrix(
     side_of = _side_of(sides)
     # Nodes of no side are behind all sides
     numbers = [side_of.get(node, len(sides)) for node in nodes]
-    starts = []
-    for place in range(1, len(nodes)):
-        if numbers[place] != numbers[place - 1]:
-            starts.append(place)
-    split = 0
-    if starts and len(sides) == 2:
-        split = starts[0]
+    starts = [place for place in range(1, len(nodes)) if numbers[place] != numbers[place - 1]]
+    split = starts[0] if starts and len(sides) == 2 else 0
     return PairMatrix(
         nodes=tuple(nodes),
         lines=tuple(lines),
@@ -181,14 +170,9 @@ def _cell(tests: Tests) -> PairCell:
     slow_tests = sum(test["slow"] for test in tests)
     is_slow = 2 * slow_tests > len(tests)
     verdict = _verdict(is_slow, ratios)
-    rates = []
-    for test in tests:
-        rate = test["busbw_gb_s"]
-        shown = "failed"
-        if rate:
-            shown = words.quantity(rate, "GB/s")
-        rates.append(shown)
-    return PairCell(text, verdict, tooltip=", ".join(rates))
+    rates = (test["busbw_gb_s"] for test in tests)
+    shown = [words.quantity(rate, "GB/s") if rate else "failed" for rate in rates]
+    return PairCell(text, verdict, tooltip=", ".join(shown))
 
 
 def _verdict(slow: bool, ratios: Sequence[float]) -> Verdict:

@@ -71,9 +71,7 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
     All texts are escaped.
     """
-    paragraphs = ""
-    for line in lines:
-        paragraphs += f"<p>{escape(line)}</p>\n"
+    paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     panels = "".join(map(_panel, matrices))
     head = f'<meta charset="utf-8">\n<title>{_TITLE}</title>\n<style>{_STYLE}</style>'
     body = f"<h1>{_TITLE}</h1>\n{paragraphs}{panels}"

@@ -55,10 +55,8 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     marks = []
     rows = zip(band.hours, band.low, band.middle, band.high, strict=True)
     for hour, low, middle, high in rows:
-        median = words.number(middle)
-        lowest = words.number(low)
-        highest = words.number(high)
-        lines = (f"hour {hour:.2f}", f"median {median}", f"{lowest} to {highest}")
+        span = f"{words.number(low)} to {words.number(high)}"
+        lines = (f"hour {hour:.2f}", f"median {words.number(middle)}", span)
         marks.append(Mark(hour, middle, lines))
     return marks
 
@@ -132,10 +130,7 @@ def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     stride = -(-runs // most_ticks)
     last = runs - 1
     ticks = range(last, -1, -stride)[::-1]  # the last run always has its tick
-    labels = []
-    for run in ticks:
-        started = trend[run].started
-        labels.append(f"{started:{shown}}")
+    labels = [f"{trend[run].started:{shown}}" for run in ticks]
     axes.set_xticks(ticks, labels)
     axes.set_xlim(-0.7, last + 0.7)
 
@@ -159,9 +154,7 @@ def _trend_marks(trend: Sequence[HeadlinePoint], unit: str) -> list[Mark]:
     marks = []
     for run, then in enumerate(trend):
         value = words.quantity(then.value, unit)
-        changed = ""
-        if then.software:
-            changed = f"changed: {then.software}"
+        changed = f"changed: {then.software}" if then.software else ""
         lines = (
             words.moment(then.started),
             f"{value}{shown_verdict(then.verdict)}",

@@ -22,7 +22,6 @@ from seatrial.history.rows import Pin, RunRow
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
-from seatrial.model.verdict import Verdict
 from seatrial.text.escape import code, escape
 from seatrial.text.words import count
 
@@ -50,12 +49,8 @@ class Approval:
     @property
     def text(self) -> str:
         """What is kept with the pins: why it was forced, and the note."""
-        parts = []
-        if self.forced:
-            parts.append(f"forced: {self.forced}")
-        if self.note:
-            parts.append(self.note)
-        return "; ".join(parts)
+        forced = f"forced: {self.forced}" if self.forced else ""
+        return "; ".join(filter(None, (forced, self.note)))
 
 
 def pins(
@@ -181,9 +176,7 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
         return PinDifference(pin, None, None, None)
     is_above = pin.low is None or value >= pin.low
     is_below = pin.high is None or value <= pin.high
-    deviation = None
-    if pin.centre:
-        deviation = value / pin.centre - 1
+    deviation = value / pin.centre - 1 if pin.centre else None
     return PinDifference(pin, value, deviation, inside=is_above and is_below)
 
 
@@ -242,10 +235,7 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
         names,
         run.started + timedelta(microseconds=1),
     )
-    alike = []
-    for i, r in enumerate(past.runs):
-        if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint:
-            alike.append(i)
+    alike = [i for i, r in enumerate(past.runs) if r.passed and r.fingerprint == run.fingerprint]
     values = np.where(past.good[alike], past.location[alike], np.nan)
     earlier = {
         name: column[np.isfinite(column)].tolist()

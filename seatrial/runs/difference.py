@@ -185,10 +185,7 @@ def _learned(reading: Reading) -> float | None:
 
 def _verdicts(run: RunResult) -> dict[str, str]:
     """Return the verdict of the run and of each check, by name."""
-    verdicts: dict[str, str] = {"run": run.verdict}
-    for check in run.checks:
-        verdicts[check.name] = check.verdict
-    return verdicts
+    return {"run": run.verdict, **{check.name: check.verdict for check in run.checks}}
 
 
 def _facts(run: RunResult) -> dict[str, str]:

@@ -49,9 +49,9 @@ class EarlierRuns:
         sources = self._sources(at, places)
         other = np.ix_(at, sources)
         measured = self._rows["count"][own] > 0
-        past = {}
-        for name, rows in self._rows.items():
-            past[name] = np.where(measured, rows[own], rows[other])
+        past = {
+            name: np.where(measured, rows[own], rows[other]) for name, rows in self._rows.items()
+        }
         weekdays = [self._weekdays[i] for i in runs]
         weekdays.append(weekday)
         return Past(

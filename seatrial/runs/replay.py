@@ -47,11 +47,10 @@ class ReplayedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run in the document of `seatrial replay --json`."""
-        suspects = []
-        for suspect in self.suspects:
-            suspects.append(
-                {"kind": suspect.kind, "name": suspect.name, "confidence": suspect.confidence}
-            )
+        suspects = [
+            {"kind": suspect.kind, "name": suspect.name, "confidence": suspect.confidence}
+            for suspect in self.suspects
+        ]
         return {
             "run_id": self.run_id,
             "verdict": self.verdict.value,
@@ -85,9 +84,8 @@ class _Replay:
         conditions = _conditions_of(frame)
         series = frame.groupby([*_KEYS, *conditions], sort=False, dropna=False)
         self._frame = frame.assign(series=series.ngroup())
-        self._series = []
-        for row in series.head(1).to_dict("records"):
-            self._series.append(_series_of(row, conditions))
+        rows = series.head(1).to_dict("records")
+        self._series = [_series_of(row, conditions) for row in rows]
         self._earlier = EarlierRuns(self._series)
         self._tables: dict[Hashable, SeriesTable] = {}
 

@@ -45,9 +45,10 @@ class OutputOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `seatrial prune --json`."""
-        jobs = []
-        for job in self.jobs:
-            jobs.append({"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes})
+        jobs = [
+            {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
+            for job in self.jobs
+        ]
         return {
             "deleted": self.deleted,
             "jobs": jobs,
@@ -119,14 +120,8 @@ def expendable_outputs(
     """
     newest_good = [output for output in oldest_first if output.is_good][-1:]
     age = max(_AT_WORK, limits.older_than or _AT_WORK)
-    beyond = oldest_first
-    if limits.keep:
-        beyond = oldest_first[: -limits.keep]
-    expendable = []
-    for output in beyond:
-        if output not in newest_good and at - output.changed > age:
-            expendable.append(output)
-    return expendable
+    beyond = oldest_first[: -limits.keep] if limits.keep else oldest_first
+    return [output for output in beyond if output not in newest_good and at - output.changed > age]
 
 
 def remove(descriptor: int, output: JobOutput) -> None:

@@ -56,9 +56,7 @@ def revisit_inventories(
     Nodes that do not answer any more are left out, and without a first look nothing is asked.
     """
     findings = context.recall(Findings)
-    before: Inventories = {}
-    if findings:
-        before = _with_counters(findings.inventories)
+    before = _with_counters(findings.inventories) if findings else {}
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
@@ -69,10 +67,9 @@ def revisit_inventories(
     nodes = [node for node in testbed.nodes if node.name in before]
     after = answered(on_each(nodes, ask, fan_out(testbed)))
     rises = risen(before, after)
-    notes = list(_notes(rises))
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
-    for error in driver_errors(new):
-        notes.append(Reason.of("errors-in-run", what=error))
+    of_drivers = (Reason.of("errors-in-run", what=error) for error in driver_errors(new))
+    notes = [*_notes(rises), *of_drivers]
     with_evidence = [_with_evidence(check, rises, len(before)) for check in checks]
     return with_evidence, notes
 
@@ -150,9 +147,7 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():
-        code = "packets-lost"
-        if is_error:
-            code = "link-errors-rose"
+        code = "link-errors-rose" if is_error else "packets-lost"
         yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
 
 
@@ -164,7 +159,10 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
     the others.
     """
     errors = [rise for rise in rises if rise.is_error]
-    if not errors or not _has_slow_links(check):
+    if not errors:
+        return check
+    bad = (judgement for judgement in check.judgements if judgement.verdict.is_fault)
+    if not any(judgement.measurement.metric.startswith(_OVER_LINKS) for judgement in bad):
         return check
     if check.suspects:
         suspected = {node for suspect in check.suspects for node in suspect.nodes}
@@ -174,15 +172,6 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
         if _CLEAR_MINORITY * len(having) > nodes:
             return check
     return replace(check, suspects=(*check.suspects, *map(_suspect, errors)))
-
-
-def _has_slow_links(check: Check) -> bool:
-    """Return whether a number of what goes over links is bad."""
-    for judgement in check.judgements:
-        metric = judgement.measurement.metric
-        if judgement.verdict.is_fault and metric.startswith(_OVER_LINKS):
-            return True
-    return False
 
 
 def _suspect(rise: Rise) -> Suspect:

@@ -102,10 +102,11 @@ class Findings:
             if link_count[node] >= LEAST_LINKS:
                 self.slowed.add(node)
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        best = {}
-        for pair, mb_s in self.streams.items():
-            if recovered.isdisjoint(pair) or pair in new:
-                best[pair] = mb_s
+        best = {
+            pair: mb_s
+            for pair, mb_s in self.streams.items()
+            if recovered.isdisjoint(pair) or pair in new
+        }
         keep_best(best, new)
         self.streams = best
         cleared = sorted(suspected - self._slow_names())
@@ -123,8 +124,7 @@ class Findings:
         return fallen
 
     def _slow_nodes(self, streams: Streams) -> set[str]:
-        level = levelled(streams, self.model_by_node)
-        return set(slow_nodes(level))
+        return set(slow_nodes(levelled(streams, self.model_by_node)))
 
     def _slow_names(self) -> set[str]:
         """Return the names of the slow nodes and links."""

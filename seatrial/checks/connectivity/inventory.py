@@ -33,12 +33,11 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
     """Return nodes with a GPU whose memory is beyond repair, or that works only after a reset or
     with its fabric.
     """
-    suspects = []
-    for node, gpu in _gpus(inventories):
-        for reason in _broken(gpu):
-            evidence = placed(gpu.name, reason)
-            suspects.append(Suspect("node", node, 1.0, evidence))
-    return suspects
+    return [
+        Suspect("node", node, 1.0, placed(gpu.name, reason))
+        for node, gpu in _gpus(inventories)
+        for reason in _broken(gpu)
+    ]
 
 
 def _broken(gpu: GpuState) -> Iterator[Reason]:
@@ -58,12 +57,11 @@ def _broken(gpu: GpuState) -> Iterator[Reason]:
 
 def impaired_gpus(inventories: Inventories) -> list[Suspect]:
     """Return GPUs that work, and have had errors or are slowed down by hardware."""
-    suspects = []
-    for node, gpu in _gpus(inventories):
-        name = f"{node}/{gpu.name}"
-        for confidence, reason in _impaired(gpu):
-            suspects.append(Suspect("gpu", name, confidence, reason))
-    return suspects
+    return [
+        Suspect("gpu", f"{node}/{gpu.name}", confidence, reason)
+        for node, gpu in _gpus(inventories)
+        for confidence, reason in _impaired(gpu)
+    ]
 
 
 def _impaired(gpu: GpuState) -> Iterator[tuple[float, Reason]]:
@@ -295,10 +293,9 @@ def _affinity(inventory: Inventory) -> str:
     ports = Counter(port.numa for port in inventory.ports)
     if len(gpus) < 2:
         return ""
-    described = []
-    for number in sorted(gpus):
-        described.append(f"node {number}: {gpus[number]} GPUs, {ports[number]} ports")
-    return "; ".join(described)
+    return "; ".join(
+        f"node {number}: {gpus[number]} GPUs, {ports[number]} ports" for number in sorted(gpus)
+    )
 
 
 def _memlock(kib: int | None) -> str:

@@ -61,17 +61,15 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
     """Return the nodes that fall `factor` behind the others."""
     sends, receives = slow_ends(streams, factor)
-    names = dict.fromkeys((*receives, *sends))
-    return list(names)
+    return list(dict.fromkeys((*receives, *sends)))
 
 
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = slow_ends(streams, factor)
-    between_good = {}
-    for (a, b), mb_s in streams.items():
-        if a not in sends and b not in receives:
-            between_good[a, b] = mb_s
+    between_good = {
+        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
+    }
     return _far_below(between_good, factor)
 
 
@@ -229,8 +227,7 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[Side]:
 
 def _crosses(pair: Pair, sides: Sequence[Side]) -> bool:
     """Return whether the ends of a stream are on two sides, which share no node."""
-    touched = [side for side in sides if not side.isdisjoint(pair)]
-    return len(touched) == 2
+    return sum(not side.isdisjoint(pair) for side in sides) == 2
 
 
 def measurements(streams: Streams) -> list[Measurement]:

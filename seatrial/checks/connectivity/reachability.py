@@ -226,11 +226,10 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
     confidence = 0.9
     if others <= 2:  # the other end may be as much to blame
         confidence = 0.5
-    suspects = []
-    for pair, error in failed.items():
-        evidence = Reason.of("link-ssh-failed", problem=error)
-        suspects.append(Suspect("link", link_name(*pair), confidence, evidence))
-    return suspects
+    return [
+        Suspect("link", link_name(*pair), confidence, Reason.of("link-ssh-failed", problem=error))
+        for pair, error in failed.items()
+    ]
 
 
 def link_name(a: str, b: str) -> str:

@@ -159,15 +159,16 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     elif lacking:
         findings.testbed = replace(findings.testbed, python="")
         findings.notes.append(Reason.of("probes-left-out"))
-    for name, contact in contacts.items():
-        connect = Measurement(
+    findings.measurements += [
+        Measurement(
             metric="ssh_connect",
             value=contact.connect_ms,
             unit="ms",
             subject=Subject("node", name),
             better=None,
         )
-        findings.measurements.append(connect)
+        for name, contact in contacts.items()
+    ]
     return contacts
 
 
@@ -339,12 +340,12 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     for suspect, why in taken.items():
         names_by_reason[why].append(suspect.name)
     names = {suspect.name for suspect in taken}
-    problems = []
-    for problem in (*findings.problems, *findings.doubts):
-        if names.isdisjoint(problem.places):
-            problems.append(problem)
-    for why, gone in names_by_reason.items():
-        problems.append(placed(host_list(sorted(gone)), why))
+    problems = [
+        problem
+        for problem in (*findings.problems, *findings.doubts)
+        if names.isdisjoint(problem.places)
+    ]
+    problems += [placed(host_list(sorted(gone)), why) for why, gone in names_by_reason.items()]
     return RollCall(testbed=findings.testbed, suspects=blamed, problems=tuple(problems))
 
 

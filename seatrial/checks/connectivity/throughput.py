@@ -220,11 +220,10 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
     free = [name for name in egress(streams) if name not in slow and name in receiving]
     if not free:
         return []
-    lists = []
-    for start in range(0, len(doubtful), len(free))[:_TURNS]:
-        end = start + len(free)
-        lists.append(_with_new_partners(doubtful[start:end], free, streams))
-    return lists
+    starts = range(0, len(doubtful), len(free))[:_TURNS]
+    return [
+        _with_new_partners(doubtful[start : start + len(free)], free, streams) for start in starts
+    ]
 
 
 def _with_new_partners(

@@ -36,18 +36,16 @@ def old_drivers(versions: VersionsByNode) -> list[Reason]:
         least = _LEAST_DRIVER.get(cuda_numbers[0])
         if least and driver_numbers[:2] < least:
             old[driver, cuda, least].append(node)
-    remarks = []
-    for (driver, cuda, (major, minor)), nodes in old.items():
-        remarks.append(
-            Reason.of(
-                "driver-too-old",
-                nodes=some_of(nodes),
-                driver=driver,
-                cuda=cuda,
-                least=f"{major}.{minor}",
-            )
+    return [
+        Reason.of(
+            "driver-too-old",
+            nodes=some_of(nodes),
+            driver=driver,
+            cuda=cuda,
+            least=f"{major}.{minor}",
         )
-    return remarks
+        for (driver, cuda, (major, minor)), nodes in old.items()
+    ]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -89,8 +87,7 @@ def _by_model(by_node: VersionsByNode, model_by_node: Models) -> list[VersionsBy
     """Group the nodes of the same model, and those whose model is unknown."""
     by_model: dict[str, dict[str, Versions]] = defaultdict(dict)
     for node, versions in by_node.items():
-        model = model_by_node.get(node, "")
-        by_model[model][node] = versions
+        by_model[model_by_node.get(node, "")][node] = versions
     return [*by_model.values()]
 
 
@@ -98,11 +95,8 @@ def _differences(by_node: VersionsByNode, package: str) -> Iterator[tuple[str, D
     """Yield the nodes that differ in `package` from the commonest version, how, and how common that
     one is.
     """
-    reported = {}
-    for node, versions in by_node.items():
-        version = versions.get(package)
-        if version is not None:
-            reported[node] = version
+    of_package = {node: versions.get(package) for node, versions in by_node.items()}
+    reported = {node: version for node, version in of_package.items() if version is not None}
     if not reported:
         return
     nodes = len(reported)

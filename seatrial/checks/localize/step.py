@@ -124,10 +124,8 @@ def localize_run(
 
 
 def _bad_collectives(checks: Sequence[Check]) -> Check | None:
-    for check in checks:
-        if check.name == COLLECTIVES.name and check.verdict.is_fault:
-            return check
-    return None
+    bad = (check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault)
+    return next(bad, None)
 
 
 def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) -> Localized:
@@ -172,16 +170,14 @@ def _measured_again(
         fresh.model_by_node = earlier.model_by_node
     repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
     by_name = {check.name: check for check in checks}
-    doubts = {}
-    for name in names:
-        if name in by_name:
-            doubts[name] = _doubts(by_name[name])
+    doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     in_doubt = {name: some for name, some in doubts.items() if some}
     repeated = repeat(in_doubt, until)
-    slow = {}
-    for name, again in repeated.items():
-        if again.check and again.check.suspects and not again.over:
-            slow[name] = doubts[name]
+    slow = {
+        name: doubts[name]
+        for name, again in repeated.items()
+        if again.check and again.check.suspects and not again.over
+    }
     # A machine that was busy for a moment is no fault
     repeated |= repeat(slow, until)
     fresh_checks = []
@@ -198,10 +194,9 @@ def _measured_again(
 
 def _doubts(check: Check) -> list[Doubt]:
     """Return one doubt for each series of a node or GPU in which more or less is better."""
-    measured = {}
-    for m in check.measurements:
-        if m.better and m.subject.kind in ("node", "gpu"):
-            measured[m.series()] = m
+    measured = {
+        m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")
+    }
     return [Doubt(m, 1, 2) for m in measured.values()]
 
 

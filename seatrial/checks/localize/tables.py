@@ -183,10 +183,7 @@ def _gpus(text: str) -> tuple[Addresses, str]:
 
     `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.
     """
-    ends = []
-    for end in text.lower().split("|")[:2]:
-        addresses = sorted(end.split())
-        ends.append(tuple(addresses[:64]))
+    ends = [tuple(sorted(end.split())[:64]) for end in text.lower().split("|")[:2]]
     if not any(ends):
         return (), ""
     first = ends[0]

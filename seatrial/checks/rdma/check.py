@@ -150,9 +150,7 @@ class _Trial:
         self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
-        self.rails = []
-        for place, device in enumerate(devices):
-            self.rails.append(self._rail(device, place))
+        self.rails = [self._rail(device, place) for place, device in enumerate(devices)]
 
     def _options(self) -> frozenset[str]:
         """Return the options that perftest has on all nodes.
@@ -160,9 +158,7 @@ class _Trial:
         Raises MissingError if it is not on each.
         """
         section = self.section
-        prefix = ""
-        if section.folder:
-            prefix = f"{section.folder}/"
+        prefix = f"{section.folder}/" if section.folder else ""
         request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
@@ -305,10 +301,9 @@ class _Trial:
         address = self._nodes[server].address
         commands: dict[str, list[list[str]]] = {}
         for name, to in ((server, ""), (client, address)):
-            commands[name] = []
-            for rail in test.rails:
-                command = command_line(self.section, test, rail, name, self.known, to)
-                commands[name].append(command)
+            commands[name] = [
+                command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
+            ]
         return commands
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> _Outcome:
@@ -360,9 +355,7 @@ def _of_node(name: str, evidence: Reason) -> Problem:
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
     """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-failed"
-    if verdict is Verdict.CORRUPT:
-        code = "rdma-wrong"
+    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
     suspect = Suspect("link", link_name(*pair), 0.7, evidence)
     return _Outcome(problems=[Problem.of(verdict, suspect)])

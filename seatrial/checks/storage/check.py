@@ -217,10 +217,7 @@ class _Trial:
         tried = self.nodes.ask(
             holder, lambda name: self._about_folder_of("contend", holder[name]), Contention
         )
-        ignored = {}
-        for name, answer in tried.items():
-            if not answer.locked:
-                ignored[holder[name], name] = ""
+        ignored = {(holder[name], name): "" for name, answer in tried.items() if not answer.locked}
         self.problems += self._disagreements("storage-lock-ignored", ignored)
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 

@@ -179,11 +179,7 @@ def read_events(lines: Iterable[str]) -> list[Mapping[str, Any]]:
 
     Empty without a start; lines that are no whole event are passed over.
     """
-    events = []
-    for line in lines:
-        event = event_in(line, _Event)
-        if event:
-            events.append(event.model_dump())
+    events = [event.model_dump() for line in lines if (event := event_in(line, _Event))]
     return list(dropwhile(lambda event: event["event"] != "start", events))
 
 
@@ -312,11 +308,9 @@ def _differing(last: Llama, testbed: Testbed) -> Failure:
     """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
     right.
     """
-    named = []
-    for each in last.odd[:8]:
-        node = node_of(each.rank, each.host, testbed)
-        named.append(f"rank {each.rank} on {node}")
-    ranks = ", ".join(named)
+    ranks = ", ".join(
+        f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8]
+    )
     verdict = Verdict.CORRUPT
     if not all(each.is_certain for each in last.odd):
         verdict = Verdict.INCONCLUSIVE
