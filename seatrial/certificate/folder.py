@@ -58,29 +58,37 @@ def write(
         with tempfile.TemporaryDirectory(prefix=".seatrial-certificate-", dir=parent) as made:
             folder = Path(made) / "certificate"
             folder.mkdir(mode=0o700)
-            secrets = Secrets.of(os.environ)
-            stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
-            names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
-            issued = now().replace(microsecond=0)
-            certificate = _certificate(folder, len(runs), issued)
-            text = as_json(certificate)
-            page = as_page(certificate)
-            (folder / CERTIFICATE).write_text(text, encoding="utf-8")
-            (folder / PAGE).write_text(page, encoding="utf-8")
-            names += [CERTIFICATE, PAGE]
-            if paper:
-                from seatrial.report.paper import pdf_of
-
-                pdf = pdf_of(page)
-                (folder / PAPER).write_bytes(pdf)
-                names.append(PAPER)
-            names += seal(folder, names, key)
-            for name in names:
-                (folder / name).chmod(0o600)
+            certificate = _fill(folder, runs, requirements, key, paper=paper)
             folder.rename(target)
     except OSError as error:
         problem = error.strerror or error
         raise InputError(f"--out {target}: cannot be written: {problem}") from error
+    return certificate
+
+
+def _fill(
+    folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool
+) -> Document:
+    """Copy the evidence, decide by the copies, and seal everything."""
+    secrets = Secrets.of(os.environ)
+    stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
+    names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
+    issued = now().replace(microsecond=0)
+    certificate = _certificate(folder, len(runs), issued)
+    text = as_json(certificate)
+    page = as_page(certificate)
+    (folder / CERTIFICATE).write_text(text, encoding="utf-8")
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    names += [CERTIFICATE, PAGE]
+    if paper:
+        from seatrial.report.paper import pdf_of
+
+        pdf = pdf_of(page)
+        (folder / PAPER).write_bytes(pdf)
+        names.append(PAPER)
+    names += seal(folder, names, key)
+    for name in names:
+        (folder / name).chmod(0o600)
     return certificate
 
 

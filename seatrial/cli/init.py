@@ -63,16 +63,7 @@ def init(
         from seatrial.platforms.drafts import Site
         from seatrial.platforms.survey import completed, present
 
-        for host in hosts:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@,\[\]-]{0,254}", host):
-                raise InputError(
-                    f"--host {host[:80]!r}: must be a host, a range such as gpu-[01-04], or ssh://HOST"
-                )
-        if hosts and kind not in (None, "slurm", "baremetal", "docker"):
-            raise InputError(
-                f"--host: has no use with --platform {kind}; legal: slurm, baremetal, docker"
-            )
-        site = Site(context, namespace, hosts)
+        site = Site(context, namespace, _legal_hosts(hosts, kind))
         kinds = [kind] if kind else present(site)
 
     def choose(field: str, there: Any) -> str:
@@ -91,16 +82,7 @@ def init(
     file = file or Path(f"{name}.yaml")
     for field in [] if yes else [field for field, seen in draft.items() if seen.is_open]:
         draft = completed(_answered(draft, field, kind, file))
-    text = _text(draft, kind)
-    _check(text, file)
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
-        write_schema(file.parent)
-    except FileExistsError as error:
-        raise _exists(file) from error
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from error
+    _write(file, draft, kind)
     print(f"{file}: written; check it: seatrial doctor {file}")
     if missing := [field for field, seen in draft.items() if seen.is_open]:
         print(f"to fill in: {', '.join(missing)}")
@@ -129,6 +111,22 @@ def _first_draft(
                 kept = InputError if isinstance(error, InputError) else SeatrialError
                 raise kept(f"{kind}: {error}; --platform {kinds[0]} passes over it") from error
             click.echo(f"not {kind}: {plain(error)}", err=True)
+
+
+def _legal_hosts(hosts: tuple[str, ...], kind: str | None) -> tuple[str, ...]:
+    """Raise InputError for hosts that ssh would take for an option, or that the platform has no use
+    for.
+    """
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@,\[\]-]{0,254}", host):
+            raise InputError(
+                f"--host {host[:80]!r}: must be a host, a range such as gpu-[01-04], or ssh://HOST"
+            )
+    if hosts and kind not in (None, "slurm", "baremetal", "docker"):
+        raise InputError(
+            f"--host: has no use with --platform {kind}; legal: slurm, baremetal, docker"
+        )
+    return hosts
 
 
 def _asked(question: str, answer: Any, default: Any) -> Any:
@@ -179,6 +177,19 @@ def _check(text: str, file: Path) -> None:
     from seatrial.platforms import platform_for
 
     platform_for(read_yaml(text, file, Cluster), file)
+
+
+def _write(file: Path, draft: "Draft", kind: str) -> None:
+    text = _text(draft, kind)
+    _check(text, file)
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+        write_schema(file.parent)
+    except FileExistsError as error:
+        raise _exists(file) from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def _exists(file: Path) -> InputError:

@@ -58,19 +58,9 @@ def run_by_hand(
     should be.
     """
     loaded, planned = _checked(cluster, suite, out, junit, only, notify=notify)
-    steps = {STARTUP: "Prefect's server", "image": "the image", "launch": "the nodes"}
-    steps |= {kind.name: "its first result" for kind in CHECKS if planned.section(kind.section)}
-    steps |= {
-        "compare": "the judge",
-        "collect": "logs of the nodes",
-        "teardown": "the nodes to go down",
-    }
-    steps["record"] = "files and history"
-    if loaded.upload:
-        steps["upload"] = "the upload"
-    if notify:
-        steps["notify"] = "the receivers of alerts"
-    handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), steps)
+    handler = TerminalHandler(
+        Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify)
+    )
     with _progress(handler, verbose) as console:
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             named = escape(printable(f"{cluster} · {suite}"))
@@ -152,6 +142,23 @@ class Terminal(Console):
         self.quiet = True
         # What is buffered is written at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)
+
+
+def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
+    """Return the steps of a run in their order, each with what it waits for at first."""
+    steps = {STARTUP: "Prefect's server", "image": "the image", "launch": "the nodes"}
+    steps |= {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
+    steps |= {
+        "compare": "the judge",
+        "collect": "logs of the nodes",
+        "teardown": "the nodes to go down",
+    }
+    steps["record"] = "files and history"
+    if cluster.upload:
+        steps["upload"] = "the upload"
+    if notify:
+        steps["notify"] = "the receivers of alerts"
+    return steps
 
 
 def _add_usual_times(handler: TerminalHandler, cluster: str, suite: str) -> None:

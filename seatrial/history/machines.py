@@ -47,13 +47,7 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
 
 def _recognised(own: Ids, before: Ids) -> dict[str, str]:
     """Return the earlier name of each recognised node; none where most are not recognised."""
-    same: dict[str, str] = {}
-    taken = set[str]()
-    matches = sorted(_matches(own, before), key=_closest_first)
-    for _, node, was in matches:
-        if node not in same and was not in taken:
-            same[node] = was
-            taken.add(was)
+    same = _same_machines(own, before)
     comparable = min(len(own), len(before))
     if 2 * len(same) < comparable:
         return {}
@@ -75,9 +69,23 @@ def _distinctive(hardware: Hardware) -> Ids:
     return distinctive
 
 
+def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
+    """Return the earlier name of each recognised node; if parts moved, the one with more of them
+    has the name.
+    """
+    same: dict[str, str] = {}
+    taken = set[str]()
+    matches = sorted(_matches(own, before), key=_closest_first)
+    for _, node, was in matches:
+        if node not in same and was not in taken:
+            same[node] = was
+            taken.add(was)
+    return same
+
+
 def _matches(own: Ids, before: Ids) -> Iterator[Match]:
     """Yield each node with each earlier one of which it has half of the ids."""
-    was_in = {hardware_id: node for node, ids in before.items() for hardware_id in ids}
+    was_in = _node_by_id(before)
     for node, ids in own.items():
         shared = Counter(was_in[i] for i in ids if i in was_in)
         for was, count in shared.items():
@@ -85,6 +93,14 @@ def _matches(own: Ids, before: Ids) -> Iterator[Match]:
             most = max(len(ids), len(earlier_ids))
             if 2 * count >= most:
                 yield count, node, was
+
+
+def _node_by_id(nodes: Ids) -> dict[str, str]:
+    """Return the node that each id is of."""
+    node_by_id: dict[str, str] = {}
+    for node, ids in nodes.items():
+        node_by_id |= dict.fromkeys(ids, node)
+    return node_by_id
 
 
 def _closest_first(match: Match) -> tuple[int, bool, Match]:

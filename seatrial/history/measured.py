@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import (
     JSON,
+    Case,
     ColumnElement,
     Connection,
     Join,
@@ -73,8 +74,10 @@ def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[
 def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
     digests = sorted({digest for digest, _, _ in requested})
     query = _requested(connection, digests, _SERIES.check_name, _SERIES.unit)
-    rows = _plain(connection, query)
-    return {(digest, check, unit): series_id for digest, series_id, check, unit in rows}
+    ids = {}
+    for digest, series_id, check, unit in _plain(connection, query):
+        ids[digest, check, unit] = series_id
+    return ids
 
 
 def _requested(
@@ -87,11 +90,10 @@ def _requested(
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """Return the readings of the series in the runs, as indexes of both lists."""
-    place_by_digest = {series_key(name): i for i, name in enumerate(names)}
-    query = _requested(connection, sorted(place_by_digest))
-    stored = _plain(connection, query)
-    place_by_id = {series_id: place_by_digest[digest] for digest, series_id in stored}
-    few = sorted(place_by_id) if len(place_by_id) <= _FEW_SERIES else None
+    place_by_id = _places(connection, names)
+    few = None
+    if len(place_by_id) <= _FEW_SERIES:
+        few = sorted(place_by_id)
     tables = []
     lengths = []
     for run_id in run_ids:
@@ -102,7 +104,8 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     run = np.repeat(np.arange(len(tables)), lengths)
     ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
     place = _looked_up(place_by_id, ids.astype(np.int64))
-    return Readings(run, place, value, verdict.astype(np.int64)).moved(place)
+    stored = Readings(run, place, value, verdict.astype(np.int64))
+    return stored.moved(place)
 
 
 def _looked_up(place_by_id: Mapping[int, int], ids: "Ints") -> "Ints":
@@ -116,20 +119,35 @@ def _looked_up(place_by_id: Mapping[int, int], ids: "Ints") -> "Ints":
     return looked_up
 
 
+def _places(connection: Connection, names: Sequence[str]) -> dict[int, int]:
+    """Return the place in `names` of each series that is stored, by its id."""
+    place_by_digest = {series_key(name): i for i, name in enumerate(names)}
+    query = _requested(connection, sorted(place_by_digest))
+    place_by_id = {}
+    for digest, series_id in _plain(connection, query):
+        place_by_id[series_id] = place_by_digest[digest]
+    return place_by_id
+
+
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
     """Return the finite numbers of the run, of all series if `few` is None."""
     is_finite = _READING.value.is_not(None)
-    index = {Verdict.PASS.value: VERDICTS.index(Verdict.PASS)}  # first, since nearly all passed
-    for i, verdict in enumerate(VERDICTS):
-        index[verdict.value] = i
     query = (
-        select(_READING.series_id, _READING.value, case(index, value=_READING.verdict, else_=-1))
+        select(_READING.series_id, _READING.value, _verdict_index())
         .where(_READING.run_id == run_id, is_finite)
         .order_by(_READING.series_id, _READING.nth)
     )
     if few is not None:
         query = query.where(_READING.series_id.in_(few))
     return _plain(connection, query)
+
+
+def _verdict_index() -> Case[int]:
+    """Return the index of a reading's verdict in VERDICTS as SQL; -1 without one."""
+    index = {Verdict.PASS.value: VERDICTS.index(Verdict.PASS)}  # first, since nearly all passed
+    for i, verdict in enumerate(VERDICTS):
+        index[verdict.value] = i
+    return case(index, value=_READING.verdict, else_=-1)
 
 
 def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
@@ -148,7 +166,10 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         .where(_READING.run_id == run_id)
         .order_by(_READING.series_id, _READING.nth)
     )
-    return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
+    stored = []
+    for row in connection.execute(query):
+        stored.append((row.check_name, _measurement(row)))
+    return stored
 
 
 def _readings_with_samples() -> Join:

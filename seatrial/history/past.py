@@ -95,7 +95,9 @@ def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> 
     most = _REFERENCE_RUNS + RECENT_RUNS
     newest = store.runs_before(cluster, suite, before, most)
     passed = store.runs_before(cluster, suite, before, most, Verdict.PASS)
-    by_id = {run.run_id: run for run in (*newest, *passed)}
+    by_id = {}
+    for run in (*newest, *passed):
+        by_id[run.run_id] = run
     return chosen_runs(by_id.values())
 
 
@@ -196,8 +198,7 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     start = np.cumsum(count) - count
     in_turn = value[np.argsort(cell, kind="stable")]
     has_any = count > 0
-    first = np.full(size, np.nan)
-    first[has_any] = in_turn[start[has_any]]
+    first = _at(in_turn, start, has_any)
     sums: Floats = np.bincount(cell, value, minlength=size).astype(np.float64, copy=False)
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
@@ -205,7 +206,6 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     good = has_any & (bad == 0)
     scatter = scatters(in_turn, start, count).reshape(shape)
     noise = np.tile(median_of(scatter), len(runs))
-    is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
     return PastRuns(
         runs,
         first=first.reshape(shape),
@@ -213,9 +213,15 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
         location=locations(in_turn, start, count, noise).reshape(shape),
         within=_squares(cell, value, mean).reshape(shape),
         count=count.reshape(shape),
-        good=good.reshape(shape) & np.array(is_whole, dtype=bool)[:, None],
+        good=good.reshape(shape) & _are_whole(runs)[:, None],
         changed=changed,
     )
+
+
+def _are_whole(runs: Sequence[RunRow]) -> Bools:
+    """Mask of the runs whose results were right."""
+    is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
+    return np.array(is_whole, dtype=bool)
 
 
 def _mean_of_others(first: Floats, sums: Floats, count: Ints) -> Floats:
@@ -234,6 +240,13 @@ def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
     distances = ratios - 1
     sums = np.bincount(cell, distances**2, minlength=mean.size)
     return np.asarray(sums, dtype=np.float64)
+
+
+def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
+    """Return the values at `places` where `exists`, NaN elsewhere."""
+    taken = np.full(places.shape, np.nan)
+    taken[exists] = values[places[exists]]
+    return taken
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:

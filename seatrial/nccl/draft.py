@@ -152,18 +152,12 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
         return _by_ratio(ratio)
     rooted = row.root is not None and row.root >= 0
     if row.redop is None and not rooted:
-        # hypercube leaves it blank; before 2.13 alltoall did, and all_gather had no such column
-        if row.root is not None:
-            return ("hypercube",)
-        if layout is not None and "redop" in layout.columns:
-            return ("alltoall",)
-        return ("all_gather",)
+        return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = [
-        name
-        for name, collective in COLLECTIVES.items()
-        if collective.redop == redop and collective.rooted == rooted
-    ]
+    named = []
+    for name, collective in COLLECTIVES.items():
+        if collective.redop == redop and collective.rooted == rooted:
+            named.append(name)
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
@@ -175,11 +169,28 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         fitting = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks]
         named = fitting or named
-    out = row.out_of_place
-    inside = row.in_place
-    is_unchecked = bool(out and inside and out.wrong is not None and inside.wrong is None)
+    is_unchecked = _is_unchecked_in_place(row)
     named.sort(key=lambda name: COLLECTIVES[name].checked_in_place == is_unchecked)
     return tuple(named)
+
+
+def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
+    """Return the collective of a row without redop.
+
+    hypercube leaves it blank; before 2.13 alltoall did, and all_gather had no such column.
+    """
+    if row.root is not None:
+        return ("hypercube",)
+    if layout is not None and "redop" in layout.columns:
+        return ("alltoall",)
+    return ("all_gather",)
+
+
+def _is_unchecked_in_place(row: Row) -> bool:
+    """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
+    out = row.out_of_place
+    inside = row.in_place
+    return bool(out and inside and out.wrong is not None and inside.wrong is None)
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
@@ -313,8 +324,11 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     """
     if finding.program != "nccl":
         return False
-    writers = (f"{device.host}:{device.pid}:" for device in draft.devices.values())
-    return not draft.devices or any(writer in finding.evidence for writer in writers)
+    for device in draft.devices.values():
+        writer = f"{device.host}:{device.pid}:"
+        if writer in finding.evidence:
+            return True
+    return not draft.devices
 
 
 def never_started(finding: Finding) -> bool:

@@ -5,7 +5,7 @@ The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsyst
 set, in the subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -128,7 +128,16 @@ class Transport:
         if self.choices:
             _, algorithm, _ = self.choices[-1]
             return algorithm
-        allowed = _allowed_algorithms(dict(self.settings))
+        settings = dict(self.settings)
+        requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
+        known = frozenset(_NUMBERED["algorithm"])
+        words = requested.lstrip("^").split(",")
+        named = known.intersection(_named("algorithm", word) for word in words)
+        allowed = known - named
+        if named and not requested.startswith("^"):
+            allowed = named
+        if settings.get("NVLS_ENABLE") == "0":
+            allowed -= _NVLS
         if len(allowed) == 1:
             return next(iter(allowed))
         if _NVLS & allowed:
@@ -158,20 +167,6 @@ class Transport:
         if self.gpu_direct:
             return " with GPUDirect RDMA"
         return " without GPUDirect RDMA"
-
-
-def _allowed_algorithms(settings: Mapping[str, str]) -> Set[str]:
-    """Return the algorithms that the settings leave."""
-    requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
-    known = frozenset(_NUMBERED["algorithm"])
-    words = requested.lstrip("^").split(",")
-    named = known.intersection(_named("algorithm", word) for word in words)
-    allowed = known - named
-    if named and not requested.startswith("^"):
-        allowed = named
-    if settings.get("NVLS_ENABLE") == "0":
-        allowed -= _NVLS
-    return allowed
 
 
 class TransportReader:

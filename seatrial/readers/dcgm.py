@@ -259,11 +259,12 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
         if key in result:
             ids = result[key]
             break
-    where = ""
-    if ids is not None:
-        where = f"{group} {ids}"
-    warning = _first_warning(result)
-    read = _result(test, verdict, where, warning)
+    where = "" if ids is None else f"{group} {ids}"
+    # A text, or an object with one
+    first = next(iter(listed(result.get("warnings"))), "")
+    if isinstance(first, dict):
+        first = first.get("warning", "")
+    read = _result(test, verdict, where, str(first))
     numbers = []
     if group == "GPU" and read.code != _SETTING:
         numbers = re.findall(r"\d{1,4}", str(ids))
@@ -273,14 +274,6 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
         gpus=tuple(map(int, numbers)),
         code=read.code,
     )
-
-
-def _first_warning(result: Document) -> str:
-    """Return the first warning, which is a text or an object with one; empty without any."""
-    first = next(iter(listed(result.get("warnings"))), "")
-    if isinstance(first, dict):
-        first = first.get("warning", "")
-    return str(first)
 
 
 def read_health(lines: Lines) -> Report:
@@ -312,12 +305,7 @@ def read_health(lines: Lines) -> Report:
     results = []
     for verdict, device, system, message in entries:
         if system or message or device not in explained:
-            parts = filter(None, (device, system, message))
-            words = ": ".join(parts)
-            code = SAYS_BAD
-            if system or message:
-                code = code_of(system, message)
-            results.append(Result(verdict, code, words))
+            results.append(_of_health(verdict, device, system, message))
     if overall and not results:
         results = [overall]
     return Report("dcgmi health", tuple(results))
@@ -336,6 +324,16 @@ def _overall(row: str) -> Result | None:
     if not state:
         return None
     return Result(_STATES[state], SAYS_BAD, f"overall health: {state}")
+
+
+def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
+    """Return the state of a device, with the code of the system that it names."""
+    parts = filter(None, (device, system, message))
+    words = ": ".join(parts)
+    code = SAYS_BAD
+    if system or message:
+        code = code_of(system, message)
+    return Result(verdict, code, words)
 
 
 def _health_rows(lines: Lines) -> Rows:

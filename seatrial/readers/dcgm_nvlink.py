@@ -1,7 +1,7 @@
 """Read `dcgmi nvlink --link-status`: the links of each GPU and NVSwitch, a letter each. Pure."""
 
 from seatrial.readers.nvidia_smi import NVLINK
-from seatrial.readers.report import Lines, Report, failed, passed
+from seatrial.readers.report import Lines, Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
@@ -29,11 +29,20 @@ def read_links(lines: Lines) -> Report:
             links[device] = links.get(device, "") + states
     results = []
     for name, states in links.items():
-        # `U` is a link that is up, `D` one that is down
-        down = [str(link) for link, state in enumerate(states) if state == "D"]
-        which = f"links {', '.join(down)}" if "U" in states else f"all {len(down)} links"
-        if down:
-            results.append(failed(NVLINK, f"{name}: {which} are down"))
-        elif states.strip("_"):
-            results.append(passed(name))
+        if states.strip("_"):
+            results.append(_of_device(name, states))
     return Report("dcgmi nvlink", tuple(results))
+
+
+def _of_device(name: str, states: str) -> Result:
+    """Return the result of a device: `U` is a link that is up, `D` one that is down."""
+    down = []
+    for link, state in enumerate(states):
+        if state == "D":
+            down.append(str(link))
+    if not down:
+        return passed(name)
+    which = f"all {len(down)} links are down"
+    if "U" in states:
+        which = f"links {', '.join(down)} are down"
+    return failed(NVLINK, f"{name}: {which}")

@@ -60,6 +60,11 @@ def read_p2p(lines: Lines) -> Report:
             if len(matrix) < _MAX_GPUS:
                 values = match[2].split()[:_MAX_GPUS]
                 matrix.append(list(map(float, values)))
+    return _report(matrices, refused)
+
+
+def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
+    """Return what the matrices show, and pairs that were `refused` peer access."""
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
     connected = matrices.get("P2P Connectivity", [])
@@ -126,8 +131,12 @@ def _slower_than_without(direct: Pairs, through_host: Pairs) -> Results:
 
 def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Results:
     """Yield GPUs that lack access to all others, while others have it."""
-    alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
-    if len(connected) > 2 and 0 < len(alone) < len(connected):
+    alone = []
+    if len(connected) > 2:
+        for gpu, row in enumerate(connected):
+            if sum(row) <= 1:
+                alone.append(str(gpu))
+    if alone and len(alone) < len(connected):
         gpus = ", ".join(alone)
         yield degraded(_NO_PEER, f"GPU {gpus} has no peer access to the others")
     elif refused and not connected:
@@ -193,7 +202,11 @@ def _best_of_gpus(pairs: Pairs) -> dict[int, float]:
 
 def _slow(values: Mapping[Place, float], usual: float) -> dict[Place, float]:
     """Return the values that are much below the usual one."""
-    return {place: value for place, value in values.items() if value < _SLOW * usual}
+    slow = {}
+    for place, value in values.items():
+        if value < _SLOW * usual:
+            slow[place] = value
+    return slow
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
@@ -205,7 +218,10 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
 
 def _slow_memory(matrix: Matrix) -> Results:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
-    own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
+    own = {}
+    for gpu, values in enumerate(matrix):
+        if gpu < len(values):
+            own[gpu] = values[gpu]
     if len(own) < 3:
         return
     usual = median(own.values())

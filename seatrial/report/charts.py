@@ -65,7 +65,10 @@ def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
 
 
 def _points(curves: Sequence[Curve]) -> list[Point]:
-    return [point for curve in curves for point in curve.points]
+    points: list[Point] = []
+    for curve in curves:
+        points += curve.points
+    return points
 
 
 def _legend_height(curves: Sequence[Curve]) -> int:
@@ -92,40 +95,37 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     for curve, colour in zip(curves, cycle(SERIES), strict=False):
         _draw_curve(axes, curve, last, colour)
     points = _points(curves)
-    sizes = sorted({point.message_bytes for point in points})
-    ticks = _ticks(sizes)
-    labels = [format_size(size) for size in ticks]
-    axes.set_xticks(ticks, labels, minor=False)
-    axes.set_xticks([], minor=True)
+    _size_axis(axes, points)
     axes.set_ylim(bottom=0)
     # Of several curves, intervals that are open above would hide each other
     if len(curves) == 1:
         _shade_open_above(axes, points)
     else:
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
-            ncols=min(len(curves), _LEGEND_COLUMNS),
-            handlelength=1.2,
-            columnspacing=1,
-        )
-    return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
+        _draw_legend(axes, len(curves))
+    return _busbw_marks(curves, last)
+
+
+def _draw_legend(axes: "Axes", curves: int) -> None:
+    """Draw the legend between the title and the axes."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=min(curves, _LEGEND_COLUMNS),
+        handlelength=1.2,
+        columnspacing=1,
+    )
 
 
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     """Draw what was measured, what is expected, and what the last good run reached."""
-    sizes = [point.message_bytes for point in curve.points]
-    rates = [point.busbw_gb_s for point in curve.points]
+    sizes = []
+    rates = []
+    for point in curve.points:
+        sizes.append(point.message_bytes)
+        rates.append(point.busbw_gb_s)
     label = words.plain(curve.operation)[:60]
     axes.plot(sizes, rates, "o-", color=colour, label=label, markersize=3.5, linewidth=1.8)
-    with_low = [point for point in curve.points if point.expected.low is not None]
-    with_both = [point for point in with_low if point.expected.high is not None]
-    if len(with_both) > 1:
-        _shade(axes, with_both, colour)
-    elif len(with_low) > 1:
-        _dash(axes, with_low, colour)
-    else:
-        _draw_plateau(axes, curve, colour)
+    _draw_expected(axes, curve, colour)
     _draw_last(axes, curve, last, colour)
     _mark_bad(axes, curve.points)
 
@@ -157,6 +157,16 @@ def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
         axes.fill_between(sizes, lows, top, color=FIRST, alpha=0.08, linewidth=0)
 
 
+def _busbw_marks(curves: Sequence[Curve], last: LastValue) -> list[Mark]:
+    """Return one mark for each point of each curve."""
+    marks = []
+    for curve in curves:
+        for point in curve.points:
+            last_rate = last(point)
+            marks.append(_mark(curve, point, last_rate))
+    return marks
+
+
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
     """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good
     run.
@@ -181,6 +191,20 @@ def shown_verdict(verdict: Verdict | None) -> str:
     return f" · {words.GLYPHS[verdict]} {verdict.value}"
 
 
+def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
+    """Shade where points have both bounds, dash where only one; else the plateau's bound over the
+    largest messages.
+    """
+    with_low = [point for point in curve.points if point.expected.low is not None]
+    with_both = [point for point in with_low if point.expected.high is not None]
+    if len(with_both) > 1:
+        _shade(axes, with_both, colour)
+    elif len(with_low) > 1:
+        _dash(axes, with_low, colour)
+    else:
+        _draw_plateau(axes, curve, colour)
+
+
 def _draw_plateau(axes: "Axes", curve: Curve, colour: str) -> None:
     """Draw what is expected of the plateau over the largest quarter of the messages."""
     plateau = curve.plateau
@@ -196,16 +220,23 @@ def _draw_plateau(axes: "Axes", curve: Curve, colour: str) -> None:
 
 def _shade(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Shade from the lower to the upper bound of each point."""
-    sizes = [point.message_bytes for point in points]
-    lows: list[Any] = [point.expected.low for point in points]
-    highs: list[Any] = [point.expected.high for point in points]
+    sizes = []
+    lows: list[Any] = []
+    highs: list[Any] = []
+    for point in points:
+        sizes.append(point.message_bytes)
+        lows.append(point.expected.low)
+        highs.append(point.expected.high)
     axes.fill_between(sizes, lows, highs, color=colour, alpha=0.16, linewidth=0)
 
 
 def _dash(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Dash the lower bound of each point."""
-    sizes = [point.message_bytes for point in points]
-    lows: list[Any] = [point.expected.low for point in points]
+    sizes = []
+    lows: list[Any] = []
+    for point in points:
+        sizes.append(point.message_bytes)
+        lows.append(point.expected.low)
     axes.plot(sizes, lows, "--", color=colour, linewidth=1, alpha=0.8)
 
 
@@ -232,6 +263,14 @@ def bad_colour(verdict: Verdict | None) -> str:
     return WEAK
 
 
+def _size_axis(axes: "Axes", points: Sequence[Point]) -> None:
+    sizes = sorted({point.message_bytes for point in points})
+    ticks = _ticks(sizes)
+    labels = [format_size(size) for size in ticks]
+    axes.set_xticks(ticks, labels, minor=False)
+    axes.set_xticks([], minor=True)
+
+
 def _ticks(sizes: Sequence[int]) -> list[int]:
     """Choose about ten of the sizes, at least a tenth of the axis apart."""
     smallest = sizes[0]
@@ -254,6 +293,13 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     axes.plot(steps, losses, color=FIRST, linewidth=1.8)
     axes.margins(x=0.01)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    return _loss_marks(losses)
+
+
+def _loss_marks(losses: Sequence[float]) -> list[Mark]:
+    """Return marks of steps that are equally far apart, 200 at most; a loss that is no number has
+    none.
+    """
     stride = -(-len(losses) // _MOST_LOSS_MARKS)
     marks = []
     for place in range(0, len(losses), stride):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from seatrial.model.verdict import Verdict
-from seatrial.report.pairs import PairMatrix
+from seatrial.report.pairs import PairCell, PairMatrix
 
 Marks = Mapping[Verdict, str]
 _BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
@@ -35,11 +35,7 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     marks = _PLAIN
     if name in ("utf8", "utf16"):
         marks = _BLOCKS
-    title = matrix.operation or "pairs"
-    fine = marks[Verdict.PASS]
-    slow = marks[Verdict.DEGRADED]
-    bad = marks[Verdict.FAIL]
-    lines = [f"{title}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"]
+    lines = [_legend(matrix, marks)]
     longest = max(map(len, matrix.nodes))
     width = min(_NAME, longest)
     for place in range(len(matrix.nodes)):
@@ -49,6 +45,15 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
+
+
+def _legend(matrix: PairMatrix, marks: Marks) -> str:
+    """Return the operation, and what the marks mean."""
+    title = matrix.operation or "pairs"
+    fine = marks[Verdict.PASS]
+    slow = marks[Verdict.DEGRADED]
+    bad = marks[Verdict.FAIL]
+    return f"{title}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"
 
 
 def _line(matrix: PairMatrix, place: int, marks: Marks, width: int) -> str:
@@ -71,7 +76,9 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
     All texts are escaped.
     """
-    paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    paragraphs = ""
+    for line in lines:
+        paragraphs += f"<p>{escape(line)}</p>\n"
     panels = "".join(map(_panel, matrices))
     head = f'<meta charset="utf-8">\n<title>{_TITLE}</title>\n<style>{_STYLE}</style>'
     body = f"<h1>{_TITLE}</h1>\n{paragraphs}{panels}"
@@ -116,17 +123,21 @@ def _row(matrix: PairMatrix, place: int) -> str:
     cells = ""
     for column, cell in enumerate(matrix.lines[place]):
         starts_side = column in matrix.starts
-        classes = []
-        if cell.verdict:
-            classes.append(cell.verdict.value)
-        if starts_side:
-            classes.append("start")
-        names = " ".join(classes)
-        tooltip = escape(cell.tooltip)
-        text = escape(cell.text.removesuffix(" %"))
-        cells += f'<td class="{names}" title="{tooltip}">{text}</td>'
+        cells += _data(cell, starts_side)
     start = ""
     if place in matrix.starts:
         start = ' class="start"'
     heading = _heading(matrix, place, "")
     return f"<tr{start}>{heading}{cells}</tr>\n"
+
+
+def _data(cell: PairCell, starts_side: bool) -> str:
+    classes = []
+    if cell.verdict:
+        classes.append(cell.verdict.value)
+    if starts_side:
+        classes.append("start")
+    names = " ".join(classes)
+    tooltip = escape(cell.tooltip)
+    text = escape(cell.text.removesuffix(" %"))
+    return f'<td class="{names}" title="{tooltip}">{text}</td>'

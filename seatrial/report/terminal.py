@@ -73,9 +73,13 @@ def table(
     for heading in headings:
         grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
     for row in rows:
-        grid.add_row(
-            *(Text(words.plain(cell, encoding)) if isinstance(cell, str) else cell for cell in row)
-        )
+        cells = []
+        for cell in row:
+            styled = cell
+            if isinstance(cell, str):
+                styled = Text(words.plain(cell, encoding))
+            cells.append(styled)
+        grid.add_row(*cells)
     return grid
 
 
@@ -83,7 +87,10 @@ def verdict_cell(verdict: Verdict, lacks_baseline: bool) -> Text:
     """Return a verdict in its colour; a pass of which something was compared with nothing in
     grey.
     """
-    return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
+    colour = STYLES[verdict]
+    if lacks_baseline:
+        colour = "bright_black"
+    return Text(verdict.value, colour)
 
 
 def print_line(console: Console, text: str) -> None:
@@ -187,7 +194,11 @@ def sparkline(values: Sequence[float]) -> str:
     if top <= 0:
         return _BARS[0] * len(values)
     highest = len(_BARS) - 1
-    return "".join(_BARS[round(max(0.0, value) / top * highest)] for value in values)
+    bars = ""
+    for value in values:
+        share_of_top = max(0.0, value) / top
+        bars += _BARS[round(share_of_top * highest)]
+    return bars
 
 
 def _suspects(

@@ -52,11 +52,18 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     axes.plot(band.hours, band.middle, color=FIRST, linewidth=1.4)
     axes.margins(x=0.01)
     _widen_value_axis(axes)
+    return _band_marks(band)
+
+
+def _band_marks(band: Band) -> list[Mark]:
+    """Return one mark for each hour, at the median."""
     marks = []
     rows = zip(band.hours, band.low, band.middle, band.high, strict=True)
     for hour, low, middle, high in rows:
-        span = f"{words.number(low)} to {words.number(high)}"
-        lines = (f"hour {hour:.2f}", f"median {words.number(middle)}", span)
+        median = words.number(middle)
+        lowest = words.number(low)
+        highest = words.number(high)
+        lines = (f"hour {hour:.2f}", f"median {median}", f"{lowest} to {highest}")
         marks.append(Mark(hour, middle, lines))
     return marks
 
@@ -107,12 +114,17 @@ def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
             if then.verdict is verdict:
                 runs.append(run)
                 values.append(then.value)
-        sign, colour = "x", bad_colour(verdict)
-        if verdict in (None, Verdict.PASS):
-            sign, colour = "o", FIRST
+        sign, colour = _sign_of(verdict)
         axes.plot(
             runs, values, sign, color=colour, markersize=3.2, markeredgewidth=1.4, clip_on=False
         )
+
+
+def _sign_of(verdict: Verdict | None) -> tuple[str, str]:
+    """Return the sign of a run, and its colour."""
+    if verdict in (None, Verdict.PASS):
+        return "o", FIRST
+    return "x", bad_colour(verdict)
 
 
 def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
@@ -130,7 +142,10 @@ def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     stride = -(-runs // most_ticks)
     last = runs - 1
     ticks = range(last, -1, -stride)[::-1]  # the last run always has its tick
-    labels = [f"{trend[run].started:{shown}}" for run in ticks]
+    labels = []
+    for run in ticks:
+        started = trend[run].started
+        labels.append(f"{started:{shown}}")
     axes.set_xticks(ticks, labels)
     axes.set_xlim(-0.7, last + 0.7)
 
@@ -153,13 +168,20 @@ def _trend_marks(trend: Sequence[HeadlinePoint], unit: str) -> list[Mark]:
     """Return one mark for each run."""
     marks = []
     for run, then in enumerate(trend):
-        value = words.quantity(then.value, unit)
-        changed = f"changed: {then.software}" if then.software else ""
-        lines = (
-            words.moment(then.started),
-            f"{value}{shown_verdict(then.verdict)}",
-            changed,
-            f"run {then.run_id}",
-        )
+        lines = _mark_lines(then, unit)
         marks.append(Mark(run, then.value, lines))
     return marks
+
+
+def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
+    """Return what pointing at a run shows: its time, value, verdict and new software."""
+    value = words.quantity(then.value, unit)
+    changed = ""
+    if then.software:
+        changed = f"changed: {then.software}"
+    return (
+        words.moment(then.started),
+        f"{value}{shown_verdict(then.verdict)}",
+        changed,
+        f"run {then.run_id}",
+    )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,24 @@ class EarlierRuns:
 
     def add(self, places: Ints, judged: JudgedSeries, verdict: Verdict, weekday: int) -> None:
         """Keep what a run measured and how it ended, at a time of its place among the runs."""
-        for name, values in _kept(judged).items():
+        readings = judged.readings
+        outcome = judged.outcome
+        number = outcome.readings
+        sums_of_rest = np.nansum(readings[1:], axis=0)
+        rest = np.full(number.size, np.nan)
+        np.divide(sums_of_rest, number - 1, out=rest, where=number > 1)
+        sums = np.nansum(readings, axis=0)
+        mean = sums / np.maximum(number, 1)
+        distances = readings - mean
+        kept = {
+            "first": readings[0],
+            "rest": rest,
+            "location": outcome.location,
+            "within": np.nansum(distances**2, axis=0),
+            "count": number,
+            "good": ~judged.bad & ~judged.unproven,
+        }
+        for name, values in kept.items():
             row = np.full((1, len(self._series)), _KEPT[name])
             row[0, places] = values
             self._rows[name] = np.vstack([self._rows[name], row])
@@ -95,24 +111,3 @@ class EarlierRuns:
                 out="",
             )
         )
-
-
-def _kept(judged: JudgedSeries) -> dict[str, Any]:
-    """Return what later runs need of each series, by the names of the past."""
-    readings = judged.readings
-    outcome = judged.outcome
-    number = outcome.readings
-    sums_of_rest = np.nansum(readings[1:], axis=0)
-    rest = np.full(number.size, np.nan)
-    np.divide(sums_of_rest, number - 1, out=rest, where=number > 1)
-    sums = np.nansum(readings, axis=0)
-    mean = sums / np.maximum(number, 1)
-    distances = readings - mean
-    return {
-        "first": readings[0],
-        "rest": rest,
-        "location": outcome.location,
-        "within": np.nansum(distances**2, axis=0),
-        "count": number,
-        "good": ~judged.bad & ~judged.unproven,
-    }

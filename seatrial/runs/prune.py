@@ -276,7 +276,12 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
             if cluster is None or (one.header and one.header.cluster == cluster)
         ]
         gone = expendable_folders(chosen, limits, protected, at)
-        old = _rows_to_remove(rows, limits, protected, at)
+        # Without those that the next run is compared with
+        of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
+        for row in rows:
+            of_suite[row.cluster, row.suite].append(row)
+        compared = {row.run_id for some in of_suite.values() for row in chosen_runs(some)}
+        old = expendable(rows, limits, protected | compared, at)
         failed = []
         for one in gone if delete else ():
             try:
@@ -292,17 +297,6 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
         failed=failed,
         deleted=delete,
     )
-
-
-def _rows_to_remove(
-    rows: Sequence[RunRow], limits: Limits, protected: set[str], at: datetime
-) -> list[RunRow]:
-    """Return old rows except those that the next run is compared with."""
-    of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
-    for row in rows:
-        of_suite[row.cluster, row.suite].append(row)
-    compared = {row.run_id for some in of_suite.values() for row in chosen_runs(some)}
-    return expendable(rows, limits, protected | compared, at)
 
 
 def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:

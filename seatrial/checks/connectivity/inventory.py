@@ -110,6 +110,12 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those
     of applications.
     """
+    yield from _xids(inventories)
+    yield from _kernel_events(inventories)
+
+
+def _xids(inventories: Inventories) -> Iterator[Reason]:
+    """Yield one remark for each Xid or SXid, with the meaning of the latest one."""
     xids = defaultdict(list)
     for node, inventory in inventories.items():
         for error in inventory.xids or ():
@@ -121,7 +127,6 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
         yield Reason.of(
             "gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors)
         )
-    yield from _kernel_events(inventories)
 
 
 def _kernel_events(inventories: Inventories) -> Iterator[Reason]:

@@ -61,15 +61,17 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
     """Return the nodes that fall `factor` behind the others."""
     sends, receives = slow_ends(streams, factor)
-    return list(dict.fromkeys((*receives, *sends)))
+    names = dict.fromkeys((*receives, *sends))
+    return list(names)
 
 
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = slow_ends(streams, factor)
-    between_good = {
-        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
-    }
+    between_good = {}
+    for (a, b), mb_s in streams.items():
+        if a not in sends and b not in receives:
+            between_good[a, b] = mb_s
     return _far_below(between_good, factor)
 
 
@@ -104,8 +106,7 @@ def _lower_mode(values: Streams) -> Streams:
     """
     ordered = sorted((math.log(value), key) for key, value in values.items() if value > 0)
     logs = [rate for rate, _ in ordered]
-    splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
-    split = max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
+    split = _widest_gap(logs)
     lower = logs[:split]
     upper = logs[split:]
     if not lower or not upper:
@@ -116,6 +117,12 @@ def _lower_mode(values: Streams) -> Streams:
     if gap < max(math.log(SLOW_FACTOR), noise):
         return {}
     return {key: values[key] for _, key in ordered[:split]}
+
+
+def _widest_gap(logs: Sequence[float]) -> int:
+    """Return where the upper mode begins; 0 for too few values."""
+    splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
+    return max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
 
 
 def _deviations(values: Sequence[float]) -> list[float]:
@@ -227,7 +234,8 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[Side]:
 
 def _crosses(pair: Pair, sides: Sequence[Side]) -> bool:
     """Return whether the ends of a stream are on two sides, which share no node."""
-    return sum(not side.isdisjoint(pair) for side in sides) == 2
+    touched = [side for side in sides if not side.isdisjoint(pair)]
+    return len(touched) == 2
 
 
 def measurements(streams: Streams) -> list[Measurement]:

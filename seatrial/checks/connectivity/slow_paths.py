@@ -23,7 +23,8 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
         up = [port for port in node.ports if port.up and port.kind in _RDMA_KINDS]
         if not node.gpus or not up:
             continue
-        ports += [(f"{name}/{port.port}", port) for port in up]
+        for port in up:
+            ports.append((f"{name}/{port.port}", port))
         if node.redirecting_switches:
             redirecting[name] = node.redirecting_switches
         if node.gpudirect == "none":
@@ -40,8 +41,13 @@ def _slow_ports(ports: Ports) -> Iterator[Reason]:
     """Yield what slows ports that are up: translation of addresses, strict ordering, a narrow or
     slow PCIe link.
     """
-    translated = [name for name, port in ports if port.iommu.startswith("DMA")]
-    strict = [name for name, port in ports if port.relaxed_ordering is False]
+    translated = []
+    strict = []
+    for name, port in ports:
+        if port.iommu.startswith("DMA"):
+            translated.append(name)
+        if port.relaxed_ordering is False:
+            strict.append(name)
     if translated:
         yield Reason.of("iommu-translates", ports=some_of(translated))
     if strict:

@@ -170,10 +170,16 @@ def _normal_deviate(t: float, freedom: int) -> float:
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     """Describe the slow direction of each slow node."""
     sends, receives = slow_ends(level, SLOW_FACTOR)
+    described = {}
     into = ingress(streams)
+    for name in receives:
+        rate = number(into[name])
+        described[name] = f"receives {rate} MB/s"
     out = egress(streams)
-    described = {name: f"receives {number(into[name])} MB/s" for name in receives}
-    return described | {name: f"sends {number(out[name])} MB/s" for name in sends}
+    for name in sends:
+        rate = number(out[name])
+        described[name] = f"sends {rate} MB/s"
+    return described
 
 
 def _nodes_of(streams: Streams) -> set[str]:

@@ -15,6 +15,7 @@ from seatrial.checks.contract import CheckContext
 from seatrial.config.run import Run
 from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -94,7 +95,11 @@ class Rounds:
     def _labelled(self, groups: Sequence[Group]) -> list[Labelled]:
         """Name each group by its round and its place in it."""
         number = self.state.rounds + 1
-        return [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
+        labelled = []
+        for n, group in enumerate(groups, 1):
+            label = f"{LOCALIZE}-{number}-{n}"
+            labelled.append((label, group))
+        return labelled
 
     def _tests_of(
         self, labelled: Sequence[Labelled], outcomes: Sequence[SweepOutcome]
@@ -124,22 +129,32 @@ class Rounds:
         half_s = max(_LEAST_TIMEOUT_S, left_s / 2)
         return min(self._section.timeout_s, half_s)
 
-    def _gone(self, outcomes: Sequence[SweepOutcome]) -> set[str]:
+    def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
         """Take out nodes that died or flood their output, and blame them; blame those whose ranks
         broke a test, too.
         """
         present = roll_call(self._run, self.testbed)
         self._suspects += present.suspects
         self._problems += present.problems
-        flooding = {each.name: each for outcome in outcomes for each in outcome.suspects}
-        lost = {each.name: each for outcome in outcomes for each in outcome.lost}
-        for suspect in (flooding | lost).values():
-            self._suspects.append(suspect)
-            self._problems.append(placed(suspect.name, suspect.evidence))
+        flooding: dict[str, Suspect] = {}
+        lost: dict[str, Suspect] = {}
+        for outcome in outcomes:
+            for suspect in outcome.suspects:
+                flooding[suspect.name] = suspect
+            for suspect in outcome.lost:
+                lost[suspect.name] = suspect
+        broken = flooding | lost
+        self._blame(broken.values())
         before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
         after = set(self.testbed.names)
         return before - after
+
+    def _blame(self, suspects: Iterable[Suspect]) -> None:
+        """Keep the suspects, and name each in the reason."""
+        for suspect in suspects:
+            self._suspects.append(suspect)
+            self._problems.append(placed(suspect.name, suspect.evidence))
 
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
@@ -167,8 +182,10 @@ class Rounds:
 
 def _surest(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
     """Return each suspect once, as sure as it is at most."""
-    least_first = sorted(suspects, key=lambda suspect: suspect.confidence)
-    return tuple({(each.kind, each.name): each for each in least_first}.values())
+    surest = {}
+    for suspect in sorted(suspects, key=lambda suspect: suspect.confidence):
+        surest[suspect.kind, suspect.name] = suspect
+    return tuple(surest.values())
 
 
 def _without(state: State, gone: Set[str]) -> State:
@@ -188,7 +205,9 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
     """
     if testbed.launcher:
         return ()
-    numbers = {number for node in testbed.nodes for number in (node.gpus, node.slots)}
+    numbers = set[int]()
+    for node in testbed.nodes:
+        numbers |= {node.gpus, node.slots}
     if len(numbers) > 1 or 0 in numbers:
         return ()
     count = numbers.pop()
@@ -204,7 +223,9 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
     if len(gpus) == len(every):
         return part
     ranks = len(gpus)
-    nodes = [replace(node, slots=ranks, gpus=ranks) for node in part.nodes]
+    nodes = []
+    for node in part.nodes:
+        nodes.append(replace(node, slots=ranks, gpus=ranks))
     numbers = [gpu.removeprefix("gpu-") for gpu in gpus]
     visible = ("CUDA_VISIBLE_DEVICES", ",".join(numbers))
     env = (*part.env, visible)
@@ -215,15 +236,21 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     if outcome.verdict is Verdict.CORRUPT:
         return {}
-    rates = {}
-    for m in outcome.measurements:
-        if m.metric != "busbw":
-            continue
-        if m.conditions["placement"] == "out_of_place":
-            size = int(m.conditions["message_bytes"])
-            rates[size] = m.value
+    rates = _out_of_place(outcome.measurements)
     if len(rates) == len(sizes):
         return rates
     if outcome.verdict is Verdict.FAIL:
         return {}
     return None
+
+
+def _out_of_place(measurements: Iterable[Measurement]) -> dict[int, float]:
+    """Return the busbw of each size, by message bytes."""
+    rates = {}
+    for m in measurements:
+        if m.metric != "busbw":
+            continue
+        if m.conditions["placement"] == "out_of_place":
+            size = int(m.conditions["message_bytes"])
+            rates[size] = m.value
+    return rates

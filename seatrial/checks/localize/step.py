@@ -124,8 +124,10 @@ def localize_run(
 
 
 def _bad_collectives(checks: Sequence[Check]) -> Check | None:
-    bad = (check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault)
-    return next(bad, None)
+    for check in checks:
+        if check.name == COLLECTIVES.name and check.verdict.is_fault:
+            return check
+    return None
 
 
 def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) -> Localized:
@@ -152,6 +154,10 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     by_key = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     suspected = [sweep for key, sweep in by_key.items() if key in bad or key not in measured]
     sweep, *_ = (*suspected, *over_all)
+    return _at_plateau(sweep)
+
+
+def _at_plateau(sweep: PlannedSweep) -> PlannedSweep:
     plateau = plateau_sizes(sweep.sizes.sizes())
     ends = {"min_bytes": plateau[0], "max_bytes": plateau[-1]}
     sizes = sweep.sizes.model_copy(update=ends)
@@ -164,20 +170,18 @@ def _measured_again(
     """Repeat the numbers of single nodes in the checks `names`, and judge them without the first
     readings.
     """
-    earlier = context.recall(Findings)
-    fresh = Findings(context.testbed)
-    if earlier:
-        fresh.model_by_node = earlier.model_by_node
-    repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
+    repeat = partial(repeat_checks, _as_at_first(context))
     by_name = {check.name: check for check in checks}
-    doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
+    doubts = {}
+    for name in names:
+        if name in by_name:
+            doubts[name] = _doubts(by_name[name])
     in_doubt = {name: some for name, some in doubts.items() if some}
     repeated = repeat(in_doubt, until)
-    slow = {
-        name: doubts[name]
-        for name, again in repeated.items()
-        if again.check and again.check.suspects and not again.over
-    }
+    slow = {}
+    for name, again in repeated.items():
+        if again.check and again.check.suspects and not again.over:
+            slow[name] = doubts[name]
     # A machine that was busy for a moment is no fault
     repeated |= repeat(slow, until)
     fresh_checks = []
@@ -192,11 +196,21 @@ def _measured_again(
     return judge(fresh_checks, repeat, until)
 
 
+def _as_at_first(context: CheckContext) -> CheckContext:
+    """Return the context as if nothing was measured yet."""
+    earlier = context.recall(Findings)
+    fresh = Findings(context.testbed)
+    if earlier:
+        fresh.model_by_node = earlier.model_by_node
+    return replace(context, kept=(fresh, *context.kept))
+
+
 def _doubts(check: Check) -> list[Doubt]:
     """Return one doubt for each series of a node or GPU in which more or less is better."""
-    measured = {
-        m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")
-    }
+    measured = {}
+    for m in check.measurements:
+        if m.better and m.subject.kind in ("node", "gpu"):
+            measured[m.series()] = m
     return [Doubt(m, 1, 2) for m in measured.values()]
 
 

@@ -260,7 +260,12 @@ class _Trial:
         client, server = pair
         if test.way == "in":
             server, client = pair
-        commands = self._commands(test, client, server)
+        address = self._nodes[server].address
+        commands: dict[str, list[list[str]]] = {}
+        for name, to in ((server, ""), (client, address)):
+            commands[name] = [
+                command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
+            ]
         limit_s = self.section.seconds + self.section.timeout_s
         ports = [rail.port for rail in test.rails]
         serving = {"programs": commands[server], "ports": ports, "seconds": limit_s}
@@ -295,16 +300,6 @@ class _Trial:
             if end.status:
                 return rail.device, _message((end,)) or silent
         return test.rails[0].device, silent
-
-    def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
-        """Return the command lines of both ends by node, one for each rail."""
-        address = self._nodes[server].address
-        commands: dict[str, list[list[str]]] = {}
-        for name, to in ((server, ""), (client, address)):
-            commands[name] = [
-                command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
-            ]
-        return commands
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> _Outcome:
         """Return the numbers of one rail, with the rail and the direction as conditions; and what
@@ -355,7 +350,9 @@ def _of_node(name: str, evidence: Reason) -> Problem:
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
     """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
+    code = "rdma-failed"
+    if verdict is Verdict.CORRUPT:
+        code = "rdma-wrong"
     evidence = Reason.of(code, device=device, what=problem)
     suspect = Suspect("link", link_name(*pair), 0.7, evidence)
     return _Outcome(problems=[Problem.of(verdict, suspect)])

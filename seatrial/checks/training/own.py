@@ -51,7 +51,11 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
         return Check(NAME, *witness, result.seconds)
     report = read_training(lines)
     if not result.ok:
-        return _failed(testbed, result, began=bool(steps))
+        verdict, reason = classify_failure(result, began=bool(steps))
+        awaited = late_ranks(read_watchdog(result.lines))
+        if awaited:
+            reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
+        return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
     if report is None or len(steps) < workload.steps:
         reason = Reason.of(
             "training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log)
@@ -67,15 +71,6 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
         replace(each, conditions=conditions) for each in measurements_of(steps, subject)
     )
     return replace(check, seconds=result.seconds, measurements=tuple(measurements))
-
-
-def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
-    """Return the check of a command that failed; NCCL's watchdog names the rank that hangs."""
-    verdict, reason = classify_failure(result, began=began)
-    awaited = late_ranks(read_watchdog(result.lines))
-    if awaited:
-        reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
-    return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
 
 
 def digest_of(command: Sequence[str]) -> str:
