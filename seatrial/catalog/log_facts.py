@@ -51,10 +51,11 @@ def mixed_models(devices: Iterable[Device]) -> Reason | None:
     if len(by_model) < 2:
         return None
     [(usual, count)] = by_model.most_common(1)
-    odd = []
-    for device, model in models.items():
-        if model != usual:
-            odd.append(f"{model} at rank {device.rank} on {device.host}")
+    odd = [
+        f"{model} at rank {device.rank} on {device.host}"
+        for device, model in models.items()
+        if model != usual
+    ]
     return Reason.of("log-of-mixed-gpus", count=count, usual=usual, odd=some_of(odd))
 
 
@@ -97,10 +98,9 @@ def fabric_named(hardware: str, transport: Transport | None) -> str | None:
     used = _kind_used(transport)
     if used not in _OF_MACHINES:
         return None
-    fabrics = set()
-    for row in references():
-        if row.hardware == hardware and _kind(row.fabric) == used:
-            fabrics.add(row.fabric)
+    fabrics = {
+        row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used
+    }
     if len(fabrics) != 1:
         return None
     return fabrics.pop()

@@ -71,10 +71,7 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
     """Return the fabrics that would make a reference comparable, if none is named."""
     if setup.fabric is not None:
         return ""
-    fabrics = set()
-    for row in rows:
-        if _differs(row, setup) == ["fabric"]:
-            fabrics.add(row.fabric)
+    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
     if not fabrics:
         return ""
     names = ", ".join(sorted(fabrics))

@@ -72,10 +72,9 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
     """Name the other GPUs of the host that have the same Xid: several at once have one cause."""
     if not finding.cause.startswith("Xid "):
         return finding
-    gpus = []
-    for each in findings:
-        if (each.code, each.host) == (finding.code, finding.host):
-            gpus.append(_gpu(each))
+    gpus = [
+        _gpu(each) for each in findings if (each.code, each.host) == (finding.code, finding.host)
+    ]
     others = [gpu for gpu in dict.fromkeys(gpus) if not finding.cause.endswith(gpu)]
     if not others:
         return finding
@@ -93,10 +92,9 @@ def hardware_first(findings: Iterable[Finding]) -> list[Finding]:
         if each.cause.startswith("Xid ") and each.fatal and each.who == "node":
             broken.append(at)
             gpus.add(_gpu(each))
-    own = []
-    for at, each in enumerate(ordered):
-        if each.code in _OWN_CODES and _gpu(each) not in gpus:
-            own.append(at)
+    own = [
+        at for at, each in enumerate(ordered) if each.code in _OWN_CODES and _gpu(each) not in gpus
+    ]
     if broken and own and own[0] < broken[0]:
         hardware = ordered.pop(broken[0])
         ordered.insert(own[0], hardware)

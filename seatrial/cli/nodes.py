@@ -242,15 +242,10 @@ def status(cluster: Path | None, as_json: bool) -> None:
 
     killed = {result.run_id: result for result in close_killed()}
     listed = [_standing(run_id, killed.pop(run_id, None)) for run_id in states.run_ids()]
-    for result in killed.values():  # of which no node is left
-        listed.append(
-            {
-                "run": result.run_id,
-                "cluster": result.cluster,
-                "state": "over",
-                "now": _verdict(result),
-            }
-        )
+    listed += [
+        {"run": result.run_id, "cluster": result.cluster, "state": "over", "now": _verdict(result)}
+        for result in killed.values()  # of which no node is left
+    ]
     if as_json:
         print_json(listed)
     elif listed:

@@ -7,7 +7,6 @@ itself. Stages of a pipeline differ by their layers: only a few ranks far from t
 """
 
 import re
-from collections.abc import Sequence
 from statistics import median
 
 from seatrial.readers.report import Lines, Report, Result, degraded, passed
@@ -52,7 +51,17 @@ def read_rank_times(lines: Lines) -> Report:
     something was compared and nothing is slow.
     """
     reports = [line for line in lines if _REPORT.match(line)]
-    results = _of_reports(reports)
+    by_rank: dict[int, list[str]] = {}
+    for line in reports:
+        slow = _slow_rank(line)
+        if slow is not None:
+            rank, words = slow
+            by_rank.setdefault(rank, []).append(words)
+    results = [
+        degraded(STRAGGLER, f"rank {rank} {of_rank[-1]}")
+        for rank, of_rank in by_rank.items()
+        if 2 * len(of_rank) >= len(reports)  # one slow interval is no straggler
+    ]
     for timer, times in _by_timer(lines).items():
         if timer in _COMPUTE:
             results += _of_timer(timer, times)
@@ -63,26 +72,6 @@ def read_rank_times(lines: Lines) -> Report:
     notes = dict.fromkeys(map(_note_of, ranges))
     notes.pop("", None)
     return Report("times of ranks", tuple(results), notes=tuple(notes))
-
-
-def _of_reports(reports: Sequence[str]) -> list[Result]:
-    """Return the ranks that at least half of the reports show as slow: one slow interval is no
-    straggler.
-
-    The words are those of the last report that shows it.
-    """
-    by_rank: dict[int, list[str]] = {}
-    for line in reports:
-        slow = _slow_rank(line)
-        if slow is not None:
-            rank, words = slow
-            by_rank.setdefault(rank, []).append(words)
-    results = []
-    for rank, of_rank in by_rank.items():
-        if 2 * len(of_rank) >= len(reports):
-            latest = of_rank[-1]
-            results.append(degraded(STRAGGLER, f"rank {rank} {latest}"))
-    return results
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:

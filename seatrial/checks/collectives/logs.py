@@ -195,11 +195,11 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
     """Return the settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE":
     "1"}.
     """
-    off = {}
-    for name, value in settings_of(sweep).items():
-        if _is_off(name.removeprefix("NCCL_"), value):
-            off[name] = value
-    return off
+    return {
+        name: value
+        for name, value in settings_of(sweep).items()
+        if _is_off(name.removeprefix("NCCL_"), value)
+    }
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:

@@ -46,11 +46,10 @@ def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
 
     Each peer is listed once; of a pair that failed in both, the error is that of `other`.
     """
-    peers = {}
-    for name in (*one.peers, *other.peers):
-        first = one.peers.get(name, ())
-        second = other.peers.get(name, ())
-        peers[name] = [*dict.fromkeys((*first, *second))]
+    peers = {
+        name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))]
+        for name in (*one.peers, *other.peers)
+    }
     return TriedPairs(peers, {**one.failed, **other.failed})
 
 
@@ -126,10 +125,7 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
 
     Each node tries a sample only, so there may be no pair across it, and no error.
     """
-    across = []
-    for pair, error in failed.items():
-        if not any(pair <= side for side in sides):
-            across.append(error)
+    across = [error for pair, error in failed.items() if not any(map(pair.issubset, sides))]
     name, parties = cut_names(sides)
     problem: object = "not tried"
     if across:

@@ -106,10 +106,9 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
         period += 1
     turn = day % period
     pairs = [(seats[turn % circle], seats[-1])]
-    for i in range(1, len(seats) // 2):
-        clockwise = seats[(turn + i) % circle]
-        counterclockwise = seats[(turn - i) % circle]
-        pairs.append((clockwise, counterclockwise))
+    pairs += [  # clockwise and counterclockwise from there
+        (seats[(turn + i) % circle], seats[(turn - i) % circle]) for i in range(1, len(seats) // 2)
+    ]
     return [pair for pair in pairs if all(pair)]
 
 

@@ -59,7 +59,11 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
             restore = following.start.get("restore_s") or 0.0
             resume += restore
             reschedule += following.start["time"] - restore - attempt.ended
-        save += _saves(attempt, secured)
+        save += sum(
+            float(event["blocked_s"])
+            for event in attempt.events
+            if event["event"] == "checkpoint" and event["time"] <= secured
+        )
     wall = attempts[-1].ended - attempts[0].start["time"]
     if wall > reschedule:
         return Goodput(
@@ -78,12 +82,3 @@ def _checkpoint_time(attempt: Attempt, step: int) -> float:
         if event["event"] == "checkpoint" and event["step"] == step
     ]
     return float(times[-1] if times else attempt.start["time"])
-
-
-def _saves(attempt: Attempt, until: float) -> float:
-    """Return the seconds for which checkpoints held the steps up that were not lost."""
-    return sum(
-        float(event["blocked_s"])
-        for event in attempt.events
-        if event["event"] == "checkpoint" and event["time"] <= until
-    )
