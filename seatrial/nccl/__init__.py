@@ -1,7 +1,6 @@
 """nccl-tests output of any version, and the evidence in it of how NCCL moved the data."""
 
 from seatrial.nccl.busbw import busbw_factor, expected_algbw
-from seatrial.nccl.draft import file_outcome
 from seatrial.nccl.model import Device, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.sweeps import SweepReader
@@ -17,7 +16,6 @@ __all__ = [
     "TransportReader",
     "busbw_factor",
     "expected_algbw",
-    "file_outcome",
     "parse_file",
     "parse_lines",
     "parse_text",

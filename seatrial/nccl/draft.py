@@ -20,7 +20,6 @@ MAX_ROWS = 100_000
 """Rows that are kept of one file: -N 0 prints rows for ever."""
 MAX_DEVICES = 65_536
 MAX_ERRORS = 32
-_WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 _OF_THIS_RUN = frozenset(
     {"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"}
 )
@@ -345,16 +344,6 @@ def launch_error(findings: Sequence[Finding], version: str | None = None) -> Swe
     is_known = any(finding.fatal for finding in findings)
     notes = () if is_known else causes
     return replace(nothing, findings=causes, notes=notes, nccl_version=version)
-
-
-def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
-    """Return the outcome of a file: that of its worst sweep; error without a sweep.
-
-    Wrong values are worse than a sweep that could not run, which is worse than one that ended
-    early.
-    """
-    outcomes = [sweep.outcome for sweep in sweeps]
-    return min(outcomes, key=_WORST_FIRST.index, default="error")
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat
 
@@ -21,7 +21,6 @@ log = logging.getLogger("seatrial.storage")
 
 Bytes = Annotated[int, Field(ge=0, lt=1 << 60)]
 Seconds = Annotated[FiniteFloat, Field(ge=0, le=1e6)]
-Moved = TypeVar("Moved")
 
 
 def is_object_store(path: str) -> bool:

@@ -5,7 +5,7 @@ without MPI.
 import pytest
 
 from seatrial.model.errors import InputError
-from seatrial.nccl import Sweep, Timing, file_outcome, parse_lines, parse_text
+from seatrial.nccl import Sweep, Timing, parse_lines, parse_text
 
 _SIDE = "time   algbw   busbw  #wrong"
 HEADER = f"#       size         count      type   redop    root     {_SIDE}     {_SIDE}"
@@ -280,7 +280,6 @@ def test_a_launch_that_fails_after_a_complete_sweep_is_an_error_of_its_own() -> 
     )
     assert [s.outcome for s in sweeps] == ["ok", "error"]
     assert sweeps[0].errors == () and "on b" in sweeps[1].errors[0]
-    assert file_outcome(sweeps) == "error"
 
 
 @pytest.mark.parametrize(
@@ -304,22 +303,6 @@ def test_a_row_that_dies_half_way_is_no_row_and_its_failure_is_told() -> None:
     )
     assert len(sweep.rows) == 1 and sweep.outcome == "error"
     assert sweep.errors[0].startswith("unhandled system error on b-3")
-
-
-def test_the_worst_sweep_makes_the_outcome_of_a_file() -> None:
-    def sweep(*lines: str) -> Sweep:
-        return _single_sweep(HEADER, ROW, *lines)
-
-    ok, truncated = sweep(FOOTER), sweep()
-    error, failed = (
-        sweep("a: Test CUDA failure common.cu:1 'x'"),
-        sweep("# Out of bounds values : 1 FAILED"),
-    )
-    assert file_outcome([ok, ok]) == "ok"
-    assert file_outcome([ok, truncated]) == "truncated"
-    assert file_outcome([error, truncated, ok]) == "error"
-    assert file_outcome([ok, error, failed]) == "failed"
-    assert file_outcome([]) == "error"
 
 
 def _busbw_zero(time: float) -> str:
