@@ -27,6 +27,13 @@ class Explanation:
         parts = string.Formatter().parse(self.template)
         return "".join(f"{text}…" if field is not None else text for text, field, _, _ in parts)
 
+    def sentence(self, values: Mapping[str, object]) -> str:
+        """Return the sentence with the values; with ellipses if those are of another version."""
+        try:
+            return self.template.format(**values)
+        except (ArithmeticError, LookupError, ValueError):
+            return self.pattern
+
 
 _registered: dict[str, Explanation] = {}
 

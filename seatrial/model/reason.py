@@ -3,13 +3,18 @@
 The sentence that people read is made from them here alone.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from seatrial.model.explanations import explanation_of
 
+T = TypeVar("T")
 Value = str | int | float
+CODE = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+MAX_CODE = 100  # characters
+MAX_TEXT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +51,32 @@ class Reason:
         explanation.template.format(**plain)
         return cls(code, plain)
 
+    @classmethod
+    def from_dict(cls, document: object, name: str = "reason") -> Self:
+        """Return the reason that `to_dict` made, maybe in another version; what is broken is left
+        out.
+        """
+        parts = _of_type(list, _of_type(dict, document).get("parts"))
+        return replace(cls._part(document, name), parts=tuple(map(cls._part, parts)))
+
+    @classmethod
+    def _part(cls, document: object, name: str = "reason") -> Self:
+        """Return the reason without parts, which a part has none of."""
+        saved = _of_type(dict, document)
+        code = _of_type(str, saved.get("code"))[:MAX_CODE]
+        values = _of_type(dict, saved.get("values"))
+        return cls(
+            code if re.fullmatch(CODE, code) else None,
+            {key: value for key, value in values.items() if isinstance(value, Value)},
+            _of_type(str, saved.get(name))[:MAX_TEXT],
+        )
+
     @property
     def sentence(self) -> str:
         """The sentence for people."""
         sentence = self.written or "; ".join(map(str, self.parts))
         if not sentence and (explanation := explanation_of(self.code or "")):
-            sentence = explanation.template.format(**self.values)
+            sentence = explanation.sentence(self.values)
         return ": ".join((*self.places, sentence)) + self.detail
 
     def to_dict(self, name: str = "reason") -> dict[str, Any]:
@@ -76,6 +101,11 @@ class Reason:
 
     def __hash__(self) -> int:
         return hash(self.sentence)
+
+
+def _of_type(kind: type[T], value: object) -> T:
+    """Return the value if it is of that type, else an empty one."""
+    return value if isinstance(value, kind) else kind()
 
 
 def uncoded(sentence: str) -> Reason:

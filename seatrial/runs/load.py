@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
-from seatrial.model.reason import Reason
+from seatrial.model.reason import CODE, MAX_CODE, MAX_TEXT, Reason
 from seatrial.model.result import (
     SCHEMA,
     Check,
@@ -39,11 +39,10 @@ from seatrial.system.private import read_opener
 
 MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
 MAX_NAME = 1000  # characters
-MAX_TEXT = 1_000_000
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
 # None in older files
-Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None
+Code = Annotated[str, Field(pattern=CODE, max_length=MAX_CODE)] | None
 
 
 def _at_most(characters: int) -> AfterValidator:
@@ -79,15 +78,16 @@ class _Subject(_Model):
 
 
 class _Reason(_Model):
-    """A reason; files of earlier versions hold no values, and some no code."""
+    """A reason; files of earlier versions hold no values or parts, and some no code."""
 
     code: Code = None
     values: Values = {}
     reason: Text
+    parts: list[Any] = []
 
     @property
     def recorded(self) -> Reason:
-        return Reason(self.code, self.values, self.reason)
+        return Reason.from_dict(vars(self))
 
 
 class _VerdictWithReason(_Reason):
