@@ -31,6 +31,7 @@ from seatrial.config.run import published, secrets_of
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.errors import SeatrialError, classed
+from seatrial.model.reason import rewritten
 from seatrial.model.result import RunResult, now
 from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
@@ -114,7 +115,8 @@ def watch(
     if silence is None:
         return Notified("the last run is young enough")
     sinks, problem = _bounded_sinks(settings, cluster)
-    clean = replace(silence, reason=secrets_of(cluster).out_of_line(silence.reason))
+    secrets = secrets_of(cluster)
+    clean = replace(silence, reason=rewritten(silence.reason, secrets.out_of_line))
     deliveries = _deliver(AlertContext(cluster, store, sinks), suite, clean, None)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)

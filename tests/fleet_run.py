@@ -100,7 +100,7 @@ def _night(result: RunResult, days: int) -> RunRow:
         at,
         at,
         Verdict.PASS,
-        uncoded("all pass"),
         fingerprint,
         "/runs",
+        reason=uncoded("all pass"),
     )

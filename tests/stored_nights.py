@@ -14,7 +14,6 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, by_series
-from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -49,7 +48,6 @@ def _row(number: int, passed: bool) -> RunRow:
         at,
         at,
         Verdict.PASS if passed else Verdict.DEGRADED,
-        Reason(),
         {},
         "",
     )

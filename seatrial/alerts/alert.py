@@ -9,7 +9,7 @@ from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, RunOutcome
 from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Difference
@@ -293,7 +293,7 @@ def overdue(
             return None
         run_id = last.run_id
         late = f"the last run, {run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
-    return _silent(run_id, now, Reason.of("run-overdue", late=late).sentence)
+    return _silent(run_id, now, Reason.of("run-overdue", late=late))
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
@@ -302,7 +302,7 @@ def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
     `last` is the last run that is recorded, None without one.
     """
     run_id = last.run_id if last else ""
-    return _silent(run_id, now, words.plain(why))
+    return _silent(run_id, now, uncoded(words.plain(why)))
 
 
 def hours(span: timedelta) -> str:
@@ -313,7 +313,7 @@ def hours(span: timedelta) -> str:
     return f"{whole // 24} days"
 
 
-def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
+def _silent(run_id: str, now: datetime, reason: Reason) -> RunOutcome:
     """Return the outcome of a check that did not run; `run_id` is the last run, or empty."""
     return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)
 
@@ -397,7 +397,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
             "closed": closed,
             "verdict": incident.verdict.value,
             "worst": incident.worst.value,
-            "reason": incident.reason,
+            "reason": incident.reason.sentence,
             "runs": incident.run_count,
             "changes": list(incident.changes),
         },

@@ -144,7 +144,10 @@ def migrate(engine: Engine) -> None:
     with engine.connect() as connection:
         if version(connection) == HEAD:
             return
-    with _one_thread, engine.execution_options(writes=True).begin() as connection:
+    # A migration replaces tables of SQLite: with the old table of runs, all that refers to it
+    # would be deleted
+    migrating = engine.execution_options(writes=True, foreign_keys="OFF")
+    with _one_thread, migrating.begin() as connection:
         lock(connection, _ADVISORY_LOCK)
         if version(connection) is None:
             create(connection)
@@ -240,7 +243,7 @@ def explained(url: URL, action: str) -> Iterator[None]:
         raise MissingError.of(
             "history-driver-missing", place=name, action=action, problem=first_line(error, url)
         ) from error
-    except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
+    except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         cause, next_step = (
             (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
         )
@@ -370,15 +373,16 @@ def _take_over_transactions(connection: Any, _record: Any) -> None:
     `_begin_sqlite`.
     """
     connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
     """Begin a transaction; a writer takes the write lock first, since upgrading a read lock fails
     for two at once.
     """
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    foreign_keys = options.get("foreign_keys", "ON")
+    connection.exec_driver_sql(f"PRAGMA foreign_keys = {foreign_keys}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
 
 
 def _limit_lock_wait(connection: Connection) -> None:

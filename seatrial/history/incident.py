@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from seatrial.model.reason import Reason, rewritten
 from seatrial.model.result import SURE, RunResult
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
@@ -45,7 +46,7 @@ class RunOutcome:
     at: datetime
     kind: Kind | None
     verdict: Verdict
-    reason: str
+    reason: Reason
     suspects: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
 
@@ -73,7 +74,7 @@ class Incident:
     last_run: str
     verdict: Verdict
     worst: Verdict
-    reason: str
+    reason: Reason
     suspects: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     run_count: int = 1
@@ -102,7 +103,7 @@ def outcome_of(result: RunResult) -> RunOutcome:
         result.finished,
         _kind(result.verdict),
         result.verdict,
-        words.plain(result.reason)[:REASON_CHARS],
+        rewritten(result.reason, lambda text: words.plain(text)[:REASON_CHARS]),
         _unique(words.suspect_name(s) for s in result.suspects if s.confidence >= SURE),
         _unique(c.name for c in result.checks if c.verdict.is_fault),
     )

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from seatrial.history.incident import Incident, Receipt
 from seatrial.history.schema import incidents
-from seatrial.model.verdict import Verdict
 
 _INCIDENT = incidents.c
 
@@ -69,8 +68,7 @@ def incident_record(incident: Incident) -> dict[str, Any]:
     """Return the row of an incident, without its id."""
     record = asdict(incident)
     del record["id"]
-    record["verdict"] = incident.verdict.value
-    record["worst"] = incident.worst.value
+    record["reason"] = incident.reason
     record["nights"] = record.pop("run_count")
     record["settled"] = incident.settled
     record["receipts"] = _receipts_record(incident.receipts)
@@ -92,8 +90,6 @@ def _incident(row: Row[Any]) -> Incident:
     values["run_count"] = values.pop("nights")
     for key in ("suspects", "checks", "changes"):
         values[key] = tuple(values[key])
-    for key in ("verdict", "worst"):
-        values[key] = Verdict(values[key])
     values["receipts"] = {
         sink: Receipt(saved["told"], saved["place"]) for sink, saved in row.receipts.items()
     }

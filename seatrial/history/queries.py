@@ -3,14 +3,13 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text, cast, select
+from sqlalchemy import Connection, Text, cast, select
 
 from seatrial.history.measured import stored_measurements
-from seatrial.history.node_tests import NodeTest
 from seatrial.history.records import Record
 from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, node_hardware, runs, suspects
@@ -20,19 +19,8 @@ from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.setup import Hardware, NodeHardware, Setup
 from seatrial.model.verdict import Verdict
 
-
-def node_test(row: Row[Any]) -> NodeTest:
-    fields = {**row._mapping, "verdict": Verdict(row.verdict)}
-    return NodeTest(**fields)
-
-
-def run_row(row: Row[Any]) -> RunRow:
-    fields = dict(row._mapping)
-    for name in ("setup", "code"):
-        fields.pop(name, None)
-    verdict = Verdict(row.verdict)
-    reason = Reason(row.code, {}, row.reason)
-    return RunRow(**{**fields, "verdict": verdict, "reason": reason})
+# Of the table of runs, as a RunRow has them
+RUN_COLUMNS = [runs.c[field.name] for field in fields(RunRow)]
 
 
 def hardware_of(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
@@ -76,10 +64,9 @@ def _nodes(
 
 
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:
-    row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
-    if row is None:
+    run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+    if run is None:
         return None
-    run = run_row(row)
     of_run = select(suspects).where(suspects.c.run_id == run_id)
     rows = connection.execute(of_run.order_by(suspects.c.id))
     return RunResult(
@@ -92,9 +79,11 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.reason,
         nodes=_stored_nodes(connection, run_id),
         checks=_stored_checks(connection, run_id),
-        suspects=[_suspect(row._mapping) for row in rows],
+        suspects=[
+            Suspect(row.kind, row.name, row.confidence, row.reason, row.verdict) for row in rows
+        ],
         fingerprint=run.fingerprint,
-        setup=Setup(**row.setup) if row.setup else None,
+        setup=Setup(**run.setup) if run.setup else None,
     )
 
 
@@ -125,14 +114,14 @@ def _stored_checks(connection: Connection, run_id: str) -> list[Check]:
         found = row.found
         raw_result = CheckResult(
             verdict=Verdict(found["verdict"]),
-            reason=_reason(found, found["reason"]),
+            reason=Reason.from_dict(found),
             suspects=tuple(map(_suspect, found["suspects"])),
         )
         stored.append(
             Check(
                 row.name,
-                Verdict(row.verdict),
-                Reason(row.code, {}, row.reason),
+                row.verdict,
+                row.reason,
                 row.seconds,
                 tuple(of_check),
                 raw_result=raw_result,
@@ -141,18 +130,13 @@ def _stored_checks(connection: Connection, run_id: str) -> list[Check]:
     return stored
 
 
-def _reason(saved: Any, sentence: str) -> Reason:
-    """Return the reason; earlier versions saved no code or values."""
-    return Reason(saved.get("code"), saved.get("values", {}), sentence)
-
-
 def _suspect(saved: Any) -> Suspect:
-    """Return the suspect; earlier versions saved none with a verdict."""
+    """Return a suspect that a check found itself; earlier versions saved none with a verdict."""
     verdict = saved.get("verdict")
     return Suspect(
         kind=saved["kind"],
         name=saved["name"],
         confidence=saved["confidence"],
-        evidence=_reason(saved, saved["evidence"]),
+        evidence=Reason.from_dict(saved, "evidence"),
         verdict=Verdict(verdict) if verdict else None,
     )

@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.history.node_tests import NodeTest
 from seatrial.history.rows import Pin
-from seatrial.history.schema import checks, clean
+from seatrial.history.schema import clean
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import NodeHardware, hardware_by_node
@@ -33,9 +32,8 @@ def run_record(result: RunResult, out: Path) -> Record:
         "suite": result.suite,
         "started": result.started,
         "finished": result.finished,
-        "verdict": result.verdict.value,
-        "code": result.reason.code,
-        "reason": result.reason.sentence,
+        "verdict": result.verdict,
+        "reason": result.reason,
         "fingerprint": dict(result.fingerprint),
         "out": str(out),
         "setup": asdict(result.setup) if result.setup else None,
@@ -45,10 +43,18 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 def check_records(result: RunResult) -> list[Record]:
     records = []
-    columns = [column.name for column in checks.c]
     for nth, check in enumerate(result.checks):
-        row = {"run_id": result.run_id, "nth": nth, **check.summary()}
-        records.append({column: row[column] for column in columns})
+        records.append(
+            {
+                "run_id": result.run_id,
+                "nth": nth,
+                "name": check.name,
+                "verdict": check.verdict,
+                "reason": check.reason,
+                "seconds": round(check.seconds, 3),
+                "found": check.raw.to_dict(),
+            }
+        )
     return records
 
 
@@ -70,7 +76,6 @@ def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
     for key, (check, m) in one_of_each.items():
         digest, _, _ = key
         subject = m.subject
-        conditions = {name: _condition(value) for name, value in m.conditions.items()}
         records[key] = {
             "series_key": digest,
             "check_name": check.name,
@@ -79,7 +84,7 @@ def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
             "metric": m.metric,
             "subject_kind": subject.kind,
             "subject_name": subject.name,
-            "conditions": conditions,
+            "conditions": dict(m.conditions),
             "better": m.better,
         }
     return records
@@ -130,29 +135,24 @@ def hardware_records(result: RunResult) -> list[Record]:
 
 
 def suspect_records(result: RunResult) -> list[Record]:
-    columns = ("kind", "name", "confidence", "code", "evidence")
     records = []
     for suspect in result.suspects:
-        document = suspect.to_dict()
-        stored = {column: document[column] for column in columns}
-        records.append({"run_id": result.run_id, **stored})
+        records.append(
+            {
+                "run_id": result.run_id,
+                "kind": suspect.kind,
+                "name": suspect.name,
+                "confidence": suspect.confidence,
+                "verdict": suspect.verdict,
+                "reason": suspect.evidence,
+            }
+        )
     return records
-
-
-def node_test_record(test: NodeTest) -> Record:
-    return {**asdict(test), "verdict": test.verdict.value}
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:
     digest = series_key(pin.series)
     return {"cluster": cluster, "series_key": digest, **asdict(pin)}
-
-
-def _condition(value: object) -> object:
-    """Return the value, as text where JSON has none for it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
 
 
 def _judged(check: Check) -> dict[str, str]:

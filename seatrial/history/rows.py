@@ -1,6 +1,6 @@
 """Records that the store returns."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ class RunRow:
     started: datetime
     finished: datetime
     verdict: Verdict
-    reason: Reason
+    reason: Reason = field(default=Reason(), kw_only=True)
     fingerprint: dict[str, str]
     out: str
     # How much of it was compared: none, some or all; None in runs of earlier versions

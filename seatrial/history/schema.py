@@ -3,6 +3,7 @@
 A change here needs a migration in seatrial/history/migrations/versions and a new HEAD.
 """
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,8 +26,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from seatrial.model.reason import Reason
+from seatrial.model.verdict import Verdict
+
 OLDEST = "0009"
-HEAD = "0012"
+HEAD = "0013"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its
 # version under that name.
 VERSION_TABLE = "seatrial_version"
@@ -47,7 +51,9 @@ class CleanText(TypeDecorator[str]):
 
 
 class CleanJson(TypeDecorator[Any]):
-    """A document whose texts may come from anywhere."""
+    """A document whose texts may come from anywhere; NaN and infinity, which JSON lacks, become
+    texts.
+    """
 
     impl = JSON
     cache_ok = True
@@ -61,6 +67,8 @@ def _cleaned(value: Any) -> Any:
         return {key: _cleaned(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return clean(value) if isinstance(value, str) else value
 
 
@@ -69,6 +77,28 @@ def clean(text: str) -> str:
     if text.isascii() and "\0" not in text:  # nearly all is
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class ReasonDocument(CleanJson):
+    """A reason as run.json has it; with its sentence, since other versions make another one."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return super().process_bind_param(value.to_dict(), dialect)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Reason:
+        return Reason.from_dict(value)
+
+
+class VerdictName(TypeDecorator[Verdict]):
+    """A verdict, which is a text."""
+
+    impl = String(16)
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Verdict | None:
+        return Verdict(value) if value else None
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -102,10 +132,8 @@ runs = Table(
     Column("suite", CleanText, nullable=False),
     Column("started", UtcDateTime, nullable=False),
     Column("finished", UtcDateTime, nullable=False),
-    Column("verdict", String(16), nullable=False),
-    # Of the reason; null where it has none, and in runs of earlier versions
-    Column("code", String(100)),
-    Column("reason", CleanText, nullable=False),
+    Column("verdict", VerdictName, nullable=False),
+    Column("reason", ReasonDocument, nullable=False),
     Column("fingerprint", JSON, nullable=False),
     Column("out", CleanText, nullable=False),
     Column("setup", JSON),
@@ -122,9 +150,8 @@ checks = Table(
     Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
     Column("nth", Integer, primary_key=True, autoincrement=False),
     Column("name", CleanText, nullable=False),
-    Column("verdict", String(16), nullable=False),
-    Column("code", String(100)),
-    Column("reason", CleanText, nullable=False),
+    Column("verdict", VerdictName, nullable=False),
+    Column("reason", ReasonDocument, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("found", CleanJson, nullable=False),
 )
@@ -142,7 +169,7 @@ series = Table(
     Column("metric", CleanText, nullable=False),
     Column("subject_kind", String(16), nullable=False),
     Column("subject_name", CleanText, nullable=False),
-    Column("conditions", JSON, nullable=False),
+    Column("conditions", CleanJson, nullable=False),
     Column("better", String(8)),
     UniqueConstraint("series_key", "check_name", "unit", name="uq_series"),
 )
@@ -202,7 +229,7 @@ node_tests = Table(
     Column("cluster", CleanText, nullable=False),
     Column("suite", CleanText, nullable=False),
     Column("ended", UtcDateTime, nullable=False),
-    Column("verdict", String(16), nullable=False),
+    Column("verdict", VerdictName, nullable=False),
     Column("code", String(100)),
     Column("partner", CleanText),
     Column("gpus", Integer, nullable=False),
@@ -248,8 +275,9 @@ suspects = Table(
     Column("kind", String(16), nullable=False),
     Column("name", CleanText, nullable=False),
     Column("confidence", Double, nullable=False),
-    Column("code", String(100)),
-    Column("evidence", CleanText, nullable=False),
+    # Null in suspects of earlier versions
+    Column("verdict", VerdictName),
+    Column("reason", ReasonDocument, nullable=False),
 )
 
 # A pin outlives the run it was taken from, so `run_id` is no foreign key here.
@@ -284,9 +312,9 @@ incidents = Table(
     Column("seen", UtcDateTime, nullable=False),
     Column("closed", UtcDateTime),
     Column("last_run", CleanText, nullable=False),
-    Column("verdict", String(16), nullable=False),
-    Column("worst", String(16), nullable=False),
-    Column("reason", CleanText, nullable=False),
+    Column("verdict", VerdictName, nullable=False),
+    Column("worst", VerdictName, nullable=False),
+    Column("reason", ReasonDocument, nullable=False),
     Column("suspects", JSON, nullable=False),
     Column("checks", JSON, nullable=False),
     Column("nights", Integer, nullable=False),

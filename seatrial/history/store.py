@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history.campaigns import CampaignState, campaign_of
@@ -23,12 +23,11 @@ from seatrial.history.measured import (
 )
 from seatrial.history.minutes import MetricMinutes, unpacked
 from seatrial.history.node_tests import NodeTest, node_tests_of
-from seatrial.history.queries import hardware_of, node_test, run_row, stored_result
+from seatrial.history.queries import RUN_COLUMNS, hardware_of, stored_result
 from seatrial.history.records import (
     check_records,
     hardware_records,
     keyed,
-    node_test_record,
     pin_record,
     reading_records,
     run_record,
@@ -59,6 +58,8 @@ from seatrial.model.verdict import Verdict
 _ADVISORY_LOCK = 7228466
 # The columns of the tables
 _RUN = runs.c
+# Of runs that others are compared with: why each ended so is not asked
+_COMPARED = [column for column in RUN_COLUMNS if column is not _RUN.reason]
 _CAMPAIGN = campaigns.c
 _MINUTES = minutes.c
 _BASELINE = baselines.c
@@ -109,7 +110,7 @@ class Store:
             measured = keyed(result)
             ids = series_ids(connection, series_records(measured))
             numbers, raw = reading_records(result, measured, ids)
-            tests = [node_test_record(test) for test in node_tests_of(result)]
+            tests = [asdict(test) for test in node_tests_of(result)]
             for table in (runs, node_tests):
                 of_run = table.c.run_id == result.run_id
                 connection.execute(delete(table).where(of_run))
@@ -134,31 +135,31 @@ class Store:
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the runs of those ids that are there, oldest first."""
-        query = select(runs).order_by(_RUN.started, _RUN.run_id)
+        query = select(*RUN_COLUMNS).order_by(_RUN.started, _RUN.run_id)
         with self._reading("runs cannot be read") as connection:
             requested = _RUN.run_id.in_(listed(connection, run_ids))
             rows = connection.execute(query.where(requested))
-            return [run_row(row) for row in rows]
+            return [RunRow(**row._mapping) for row in rows]
 
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
-        query = select(runs).where(_RUN.run_id == run_id)
+        query = select(*RUN_COLUMNS).where(_RUN.run_id == run_id)
         with self._reading(f"run {run_id} cannot be read") as connection:
             row = connection.execute(query).first()
             if row is None:
                 return None
-            return run_row(row)
+            return RunRow(**row._mapping)
 
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:
-        """Return the cluster's newest `limit` runs of that suite that started before, newest
-        first.
+        """Return the cluster's newest `limit` runs of that suite that started before, newest first,
+        without their reasons.
         """
         which = [*_of_suite(cluster, suite), _RUN.started < before]
         if verdict is not None:
-            which.append(_RUN.verdict == verdict.value)
-        return self._newest(limit, *which)
+            which.append(_RUN.verdict == verdict)
+        return self._newest(limit, *which, columns=_COMPARED)
 
     def count_after(self, cluster: str, suite: str, after: datetime) -> int:
         """Count the cluster's runs of that suite that started later."""
@@ -173,7 +174,7 @@ class Store:
 
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
-        has_passed = _RUN.verdict == Verdict.PASS.value
+        has_passed = _RUN.verdict == Verdict.PASS
         is_other = _RUN.run_id != before
         return self._last(cluster, suite, has_passed, is_other)
 
@@ -185,15 +186,20 @@ class Store:
         newest = self._newest(1, *_of_suite(cluster, suite), *which)
         return next(iter(newest), None)
 
-    def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
+    def _newest(
+        self,
+        limit: int,
+        *which: ColumnElement[bool],
+        columns: Sequence[Column[Any]] = RUN_COLUMNS,
+    ) -> list[RunRow]:
         query = (
-            select(runs)
+            select(*columns)
             .where(*which)
             .order_by(_RUN.started.desc(), _RUN.run_id.desc())
             .limit(limit)
         )
         with self._reading("runs cannot be read") as connection:
-            return [run_row(row) for row in connection.execute(query)]
+            return [RunRow(**row._mapping) for row in connection.execute(query)]
 
     def remove_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the runs with their numbers; return how many there were.
@@ -248,7 +254,7 @@ class Store:
             .order_by(node_tests.c.ended, node_tests.c.run_id)
         )
         with self._reading("tests of nodes cannot be read") as connection:
-            return [node_test(row) for row in connection.execute(query)]
+            return [NodeTest(**row._mapping) for row in connection.execute(query)]
 
     def campaign(self, cluster: str, suite: str | None = None) -> CampaignState | None:
         """Return the newest campaign of the cluster, or of that suite on it."""
@@ -275,7 +281,7 @@ class Store:
 
     def add_node_tests(self, tests: Iterable[NodeTest]) -> None:
         """Save tests of nodes that the result of their run does not have: they never came up."""
-        if records := [node_test_record(test) for test in tests]:
+        if records := [asdict(test) for test in tests]:
             with self._writing("tests of nodes cannot be saved") as connection:
                 connection.execute(insert(node_tests), records)
 

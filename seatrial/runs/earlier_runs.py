@@ -12,7 +12,6 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.judged_series import JudgedSeries
 from seatrial.judge.series import carried
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 
 # Of each run, for those after it: what a series has that was not measured
@@ -106,7 +105,6 @@ class EarlierRuns:
                 started=at,
                 finished=at,
                 verdict=verdict,
-                reason=Reason(),
                 fingerprint={},
                 out="",
             )

@@ -30,6 +30,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, advance, outcome_of
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local import LocalPlatform
@@ -267,7 +268,7 @@ def test_texts_are_cut_at_slacks_limits_and_not_before() -> None:
 
 
 def test_a_subject_is_one_line_of_150_characters() -> None:
-    long = replace(OPENED, incident=replace(OPENED.incident, reason="why\n" * 100))
+    long = replace(OPENED, incident=replace(OPENED.incident, reason=uncoded("why\n" * 100)))
     assert len(subject(long)) == 150
     assert "\n" not in subject(long)
     assert subject(CLOSED) == f"seatrial: {headline(CLOSED.incident)}"

@@ -78,7 +78,7 @@ def command(*arguments: str) -> Result:
 
 
 def a_run(verdict: Verdict = Verdict.PASS) -> RunRow:
-    return RunRow("run-1", "lab", "quick", START, START, verdict, Reason(), {}, "")
+    return RunRow("run-1", "lab", "quick", START, START, verdict, {}, "")
 
 
 def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(

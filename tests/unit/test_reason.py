@@ -271,6 +271,81 @@ def test_the_store_keeps_codes(tmp_path: Path) -> None:
     assert document["checks"][0]["found"]["suspects"][0]["code"] == "ssh-refused"
 
 
+def _whole(reason: Reason) -> tuple[object, ...]:
+    """All that is kept of a reason."""
+    parts = [(part.code, part.values, part.sentence) for part in reason.parts]
+    return reason.code, reason.values, reason.sentence, parts
+
+
+def test_the_store_and_run_json_keep_values_parts_and_sentences(tmp_path: Path) -> None:
+    joined = join((uncoded("a text"), placed("node-1", REFUSED), TIMEOUT))
+    blamed = Suspect("node", "node-1", 1.0, join((REFUSED, TIMEOUT)), Verdict.FAIL)
+    found = CheckResult(Verdict.FAIL, join((TIMEOUT, REFUSED)), (blamed,))
+    check = Check("connectivity", Verdict.FAIL, joined, raw_result=found)
+    reason = placed("connectivity", REFUSED)
+    run = RunResult(
+        "run-1",
+        "lab",
+        "quick",
+        START,
+        START,
+        Verdict.FAIL,
+        reason,
+        checks=[check],
+        suspects=[blamed],
+    )
+    (tmp_path / "run.json").write_text(json.dumps(run.to_dict()))
+    with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
+        store.save(run, tmp_path)
+        stored = store.result("run-1")
+        row = store.run("run-1")
+    assert row is not None
+    assert _whole(row.reason) == _whole(reason)
+    for back in (stored, load_result(tmp_path)):
+        assert back is not None
+        assert back.to_dict()["suspects"] == run.to_dict()["suspects"]
+        (again,) = back.checks
+        assert _whole(back.reason) == _whole(reason)
+        assert _whole(back.suspects[0].evidence) == _whole(blamed.evidence)
+        assert _whole(again.reason) == _whole(joined)
+        assert _whole(again.raw.reason) == _whole(found.reason)
+        assert again.raw.to_dict() == found.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "sentence"),
+    [
+        ({"code": "ssh-refused", "values": REFUSED.values, "reason": ""}, "ssh-refused", REFUSED),
+        ({"code": "ssh-timeout", "values": {}}, "ssh-timeout", CATALOG["ssh-timeout"].pattern),
+        ({"code": "not-yet-known", "reason": ""}, "not-yet-known", ""),
+        ({"code": "not-yet-known", "reason": "a text"}, "not-yet-known", "a text"),
+        ({"code": "Not a\x1b code", "reason": "a text"}, None, "a text"),
+        ({"code": ["x"], "values": [1], "reason": {"a": 1}, "parts": 7}, None, ""),
+        (None, None, ""),
+        ("a text", None, ""),
+    ],
+)
+def test_a_stored_reason_that_is_old_new_or_broken_is_read(
+    document: object, code: str | None, sentence: object
+) -> None:
+    reason = Reason.from_dict(document)
+    assert (reason.code, reason.sentence) == (code, str(sentence))
+    json.dumps(reason.to_dict())
+
+
+def test_values_and_parts_of_a_stored_reason_are_typed_and_bounded() -> None:
+    values: dict[str, object] = {"a": 1, "b": None, "c": []}
+    part = {"reason": "x" * 2_000_000, "parts": [{"reason": "y"}]}
+    reason = Reason.from_dict({"code": "c" * 999, "values": values, "parts": [part, 7]})
+    assert reason.values == {"a": 1}
+    assert reason.code == "c" * 100
+    assert [(len(each.sentence), each.parts) for each in reason.parts] == [(1_000_000, ()), (0, ())]
+
+
+def test_a_reason_whose_values_fit_no_template_has_a_sentence() -> None:
+    assert Reason("ssh-refused").sentence == CATALOG["ssh-refused"].pattern
+
+
 def test_explain_prints_meaning_and_next_step() -> None:
     for code, explanation in CATALOG.items():
         done = CliRunner().invoke(app, ["explain", code], catch_exceptions=False)

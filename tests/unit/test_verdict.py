@@ -175,7 +175,7 @@ def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, line: str) -
     kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
     start = samples.STARTED
     rows = [
-        RunRow(f"r{n}", "east", "quick", at, at, kinds[kind], Reason(), {}, "/gone")
+        RunRow(f"r{n}", "east", "quick", at, at, kinds[kind], {}, "/gone")
         for n, kind in enumerate(earlier, 1)
         for at in [start - timedelta(days=n)]
     ]

@@ -17,7 +17,7 @@ from seatrial.history.schema import node_hardware
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -178,6 +178,52 @@ def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) 
     assert readings.value.tolist() == [0.1, 0.5, 0.6]
     assert readings.good.tolist() == [False, True, True]
     assert store.readings([], [m.series()]).value.size == 0
+
+
+def test_a_reason_comes_back_with_its_values_and_parts(store: Store) -> None:
+    dead = Reason.of("ssh-refused", address="10.0.0.1 \0 \udc80", port=222)
+    odd = Reason("not-yet-known", {"ratio": math.nan}, "odd")
+    store.save(a_run(1, reason=join((dead, odd))), Path())
+    (row,) = store.runs()
+    refused = Reason.of("ssh-refused", address="10.0.0.1 \ufffd ?", port=222)
+    assert row.reason == join((refused, odd))
+    assert row.reason.values == refused.values
+    assert row.reason.parts == (refused, odd)
+    assert [part.values for part in row.reason.parts] == [refused.values, {"ratio": "nan"}]
+
+
+@pytest.mark.parametrize(
+    ("stored", "code", "sentence"),
+    [
+        ("null", None, ""),
+        ("[1]", None, ""),
+        ('{"code": "not-yet-known", "reason": "odd"}', "not-yet-known", "odd"),
+        ('{"code": "Not a code", "values": 7, "reason": ["x"], "parts": {}}', None, ""),
+    ],
+)
+def test_a_stored_reason_that_is_newer_or_broken_is_read(
+    store: Store, stored: str, code: str | None, sentence: str
+) -> None:
+    store.save(a_run(1), Path())
+    with store._writer.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE runs SET reason = '{stored}'")
+        connection.exec_driver_sql(f"UPDATE checks SET reason = '{stored}'")
+        connection.exec_driver_sql(f"UPDATE suspects SET reason = '{stored}'")
+    (row,) = store.runs()
+    result = store.result("run-001")
+    assert result is not None
+    for reason in (row.reason, result.checks[0].reason, result.suspects[0].evidence):
+        assert (reason.code, reason.sentence) == (code, sentence)
+
+
+@pytest.mark.parametrize("stored", ['{"code": ', "[" * 100_000])
+def test_a_stored_reason_that_is_no_json_is_one_line(tmp_path: Path, stored: str) -> None:
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as store:
+        store.save(a_run(1), Path())
+        with store._writer.begin() as connection:
+            connection.exec_driver_sql("UPDATE runs SET reason = ?", (stored,))
+        with pytest.raises(SeatrialError, match=r"history\.sqlite: runs cannot be read: .+"):
+            store.runs()
 
 
 def test_runs_before_are_newest_first_of_one_suite(store: Store) -> None:

@@ -3,16 +3,20 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seatrial.history import open_store, records
 from seatrial.history.incident import advance, outcome_of
+from seatrial.history.incident_rows import incident_record
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import PROCESSES, a_pin, a_run, open_and_save
 
@@ -67,21 +71,32 @@ def test_the_migrated_schema_is_the_one_in_the_code(url: str) -> None:
     assert _differences(url) == []
 
 
-def _an_older_store(url: str, runs_in_it: int) -> None:
-    """A store as revision 0009 left it."""
-    from sqlalchemy import insert
+def _insert_0009(url: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Insert rows by table as revision 0009 had them."""
+    from sqlalchemy import MetaData, Table, insert
 
     from seatrial.history.engine import _engine, parse_url
-    from seatrial.history.schema import runs
 
-    _make_0009(url)
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
-        for number in range(runs_in_it):
-            record = records.run_record(a_run(number), Path())
-            del record["judged"]
-            connection.execute(insert(runs), record)
+        for name, records_of in rows.items():
+            table = Table(name, MetaData(), autoload_with=connection)
+            connection.execute(insert(table), list(records_of))
     engine.dispose()
+
+
+def _run_0009(number: int) -> dict[str, Any]:
+    """A run as revision 0009 had it."""
+    record = records.run_record(a_run(number), Path())
+    del record["judged"]
+    times = {name: record[name].replace(tzinfo=None) for name in ("started", "finished")}
+    return {**record, **times, "verdict": "pass", "code": None, "reason": "because"}
+
+
+def _an_older_store(url: str, runs_in_it: int) -> None:
+    """A store as revision 0009 left it."""
+    _make_0009(url)
+    _insert_0009(url, {"runs": [_run_0009(number) for number in range(runs_in_it)]})
 
 
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
@@ -94,24 +109,55 @@ def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
 
 
 def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) -> None:
-    from sqlalchemy import insert
-
-    from seatrial.history.engine import _engine, parse_url
-    from seatrial.history.incident_rows import incident_record
-    from seatrial.history.schema import incidents
-
     bad = outcome_of(replace(a_run(1), verdict=Verdict.FAIL))
     old = replace(bad, suspects=("node node-2", "gpu node-1/gpu-3", "switch leaf-1"))
     (incident,) = advance([], "lab", "quick", old, ["slack"])
+    record = incident_record(incident) | {"verdict": "fail", "worst": "fail", "reason": "because"}
+    times = {name: record[name].replace(tzinfo=None) for name in ("opened", "seen")}
     _make_0009(url)
-    engine = _engine(parse_url(url))
-    with engine.execution_options(writes=True).begin() as connection:
-        connection.execute(insert(incidents), incident_record(incident))
-    engine.dispose()
+    _insert_0009(url, {"incidents": [record | times]})
     same = replace(bad, run_id="next", suspects=("node-2", "node-1/gpu-3", "switch leaf-1"))
     with open_store(url) as store:
         (kept,) = store.incidents("lab", "quick", same, ["slack"])
     assert (kept.run_count, kept.changes) == (2, incident.changes)
+
+
+def test_an_upgrade_keeps_reasons_and_all_that_refers_to_a_run(url: str) -> None:
+    of_run = {"run_id": "run-000"}
+    refused = {"code": "ssh-refused", "reason": "10.0.0.1: refused"}
+    number = {"series_id": 1, "nth": 0, "value": 0.5, "verdict": "pass"}
+    found = {"verdict": "fail", "reason": "dead", "suspects": []}
+    old = {"kind": "node", "name": "node-2", "confidence": 0.9, "code": None, "evidence": "slow"}
+    (series,) = records.series_records(records.keyed(a_run(0))).values()
+    _make_0009(url)
+    _insert_0009(
+        url,
+        {
+            "runs": [_run_0009(0) | refused, _run_0009(1)],
+            "checks": [
+                {**of_run, **refused, "nth": n, "name": name, "verdict": "fail", "seconds": 1.0}
+                | {"found": found}
+                for n, name in enumerate(("collectives", "training"))
+            ],
+            "series": [series],
+            "readings": [of_run | number],
+            "suspects": [{**of_run, **old}, {**of_run, **old, "code": "tcp-node-slow"}],
+        },
+    )
+    with open_store(url) as store:
+        reasons = {row.run_id: row.reason for row in store.runs()}
+        assert reasons["run-001"] == uncoded("because")
+        run = store.result("run-000")
+        assert run is not None
+        reason = Reason("ssh-refused", {}, "10.0.0.1: refused")
+        assert [run.reason, *(check.reason for check in run.checks)] == [reason] * 3
+        assert [check.raw.reason for check in run.checks] == [uncoded("dead")] * 2
+        assert [suspect.evidence.code for suspect in run.suspects] == [None, "tcp-node-slow"]
+        assert [suspect.evidence.sentence for suspect in run.suspects] == ["slow", "slow"]
+        assert [m.value for m in run.checks[0].measurements] == [0.5]
+        assert store.remove_runs(["run-000"]) == 1  # with all that refers to it
+        assert store.measurements("run-000") == []
+    assert _differences(url) == []
 
 
 def test_an_older_store_that_several_open_at_once_is_upgraded_once(url: str) -> None:
@@ -143,7 +189,7 @@ print("done", flush=True)
 def test_a_killed_upgrade_is_repeated_without_loss(url: str) -> None:
     _an_older_store(url, 4)
     program = _UPGRADE.format(root=str(Path(__file__).parents[3]), url=url)
-    for statements in (1, 2, 4):
+    for statements in (1, 2, 4, 13, 16):
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,

@@ -194,7 +194,7 @@ EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_
 def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
     night = nights.bad(
         1,
-        reason=EVIL,
+        reason=uncoded(EVIL),
         suspects=(Suspect("node", "node-1", 0.9, uncoded(EVIL)),),
         notes=("ssh me@[::1]",),
     )

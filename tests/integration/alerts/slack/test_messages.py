@@ -126,6 +126,9 @@ def test_secrets_of_a_log_are_not_sent(
     for secret in (*planted.values(), TOKEN):
         assert secret not in sent
     incident = json.dumps(
-        [i.reason for i in store.incidents("h100-east", "nightly", outcome_of(nights.bad(2)), [])]
+        [
+            i.reason.to_dict()
+            for i in store.incidents("h100-east", "nightly", outcome_of(nights.bad(2)), [])
+        ]
     )
     assert not any(secret in incident for secret in (*planted.values(), TOKEN))
