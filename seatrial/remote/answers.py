@@ -51,7 +51,7 @@ class Facts(NodeAnswer):
     of serials. A version is "" where it is not installed, None if it is unknown.
     """
 
-    hostname: Annotated[Text, Field(min_length=1)]
+    hostname: Text = Field(min_length=1)
     cpus: int = Field(ge=0, le=1_000_000)
     memory_gb: FiniteFloat = Field(ge=0)
     gpus: int | None = Field(ge=0, le=1024)

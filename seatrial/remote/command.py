@@ -219,28 +219,21 @@ def run_command(
         with suppress(OSError):
             process.send(stdin)
         process.close_stdin()
-        output, ended = _read_all(process, started + timeout_s, max_bytes)
+        output = bytearray()
+        ended = False
+        while not ended and (left := started + timeout_s - time.monotonic()) > 0:
+            data = process.read(left)
+            ended = data is None
+            output += data or b""
+            check_output_bytes(process, max_bytes)
+        lines = [_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")]
         status = process.exit_status() if ended else None
-        return CommandResult(status, output, time.monotonic() - started, timed_out=not ended)
+        seconds = time.monotonic() - started
+        return CommandResult(status, "\n".join(lines), seconds, timed_out=not ended)
     except (EOFError, OSError) as error:
         raise connection_lost(error) from error
     finally:
         process.close()
-
-
-def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[str, bool]:
-    """Return the output until its end or the deadline, and whether the end came.
-
-    Raises FloodError.
-    """
-    output = bytearray()
-    ended = False
-    while not ended and (left := deadline - time.monotonic()) > 0:
-        data = process.read(left)
-        ended = data is None
-        output += data or b""
-        check_output_bytes(process, max_bytes)
-    return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
 
 
 def connection_lost(error: Exception) -> RemoteError:

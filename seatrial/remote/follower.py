@@ -117,7 +117,8 @@ class Follower:
             # Everything was ended a while ago: what still comes then has piled up faster than it
             # could be read.
             has_piled_up = too_late and bool(batch)
-            if self._is_too_much() or has_piled_up:
+            is_too_much = self._room < 0 or self._process.received_bytes > self._max_bytes
+            if is_too_much or has_piled_up:
                 return self._ended_for_flooding()
             if too_late:
                 return self._result(None, past_deadline=True)
@@ -140,10 +141,6 @@ class Follower:
             whole = self._srun.whole(line)
             if whole is not None:
                 self._take(whole)
-
-    def _is_too_much(self) -> bool:
-        """Return whether more has come in than may: of lines, each at a cost, or of bytes."""
-        return self._room < 0 or self._process.received_bytes > self._max_bytes
 
     def _ask_to_end(self) -> None:
         """Close the input of the supervisor, for which that is the sign to end everything."""

@@ -1,6 +1,4 @@
-"""A probe that runs on a node for a while and answers requests: one JSON object a line, each
-way.
-"""
+"""Probes that run on a node for a while and answer requests: one JSON object a line, each way."""
 
 import json
 import shlex
@@ -13,7 +11,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.model.errors import RemoteError
-from seatrial.remote.answers import Answer, ProbeError, StreamError, read_answer, shown
+from seatrial.model.testbed import Node
+from seatrial.remote.answers import (
+    Answer,
+    ProbeError,
+    StreamAnswer,
+    StreamError,
+    StreamListener,
+    read_answer,
+    shown,
+)
 from seatrial.remote.command import (
     MAX_OUTPUT_BYTES,
     check_output_bytes,
@@ -24,6 +31,10 @@ from seatrial.remote.command import (
 if TYPE_CHECKING:
     import paramiko
 
+STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+STREAM_S = 0.5
+# What a stream may take besides the connection: its waits for first bytes, a loaded machine
+_SPARE_S = 20
 Read = TypeVar("Read")
 Failed = TypeVar("Failed", bound=ProbeError)
 
@@ -103,3 +114,31 @@ class LineProbe:
             raise connection_lost(error) from error
         check_output_bytes(self._process, MAX_OUTPUT_BYTES)
         return lines
+
+
+class StreamProbe(LineProbe):
+    """Program stream.py: TCP streams between a node and its peers.
+
+    Raises RemoteError if it does not start, FloodError if it prints too much.
+    """
+
+    def __init__(
+        self, transport: "paramiko.Transport", program: Sequence[str], timeout_s: float
+    ) -> None:
+        super().__init__(transport, program)
+        self.listener = self.greeting(StreamListener, timeout_s)
+
+    def measure(
+        self, peer: Node, listener: StreamListener, timeout_s: float
+    ) -> tuple[float, float]:
+        """Return MB/s to the peer that listens there, and from it.
+
+        Raises RemoteError, FloodError.
+        """
+        request = {
+            "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
+            "max_bytes": STREAM_BYTES,
+            "max_seconds": STREAM_S,
+        }
+        answer = self.ask(request, StreamAnswer, timeout_s + _SPARE_S)
+        return answer.out.mb_s, answer.in_.mb_s

@@ -31,7 +31,7 @@ OfPart = Annotated[dict[MetricName, Reading], Field(max_length=32)]
 class MinuteAnswer(NodeAnswer):
     """Output of seatrial/remote/probes/minute.py: a number for each part and metric."""
 
-    parts: Annotated[dict[Part, OfPart], Field(max_length=1024)]
+    parts: dict[Part, OfPart] = Field(max_length=1024)
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ class GpuState(NodeAnswer):
     `errors` are the NVLinks' counters above 0.
     """
 
-    name: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")]
+    name: str = Field(pattern=r"^gpu-[0-9]{1,4}$")
     pci: Text = ""
     model: Text = ""
     vbios: Text = ""

@@ -24,7 +24,7 @@ from seatrial.text.lines import last_line
 if TYPE_CHECKING:
     import paramiko
 
-    from seatrial.remote.streams import StreamProbe
+    from seatrial.remote.line_probe import StreamProbe
 
 
 _MARK = "seatrial-system"

@@ -20,9 +20,9 @@ from seatrial.remote.answers import (
     read_answer,
 )
 from seatrial.remote.command import run_command
+from seatrial.remote.line_probe import StreamProbe
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
-from seatrial.remote.streams import StreamProbe
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
@@ -99,18 +99,14 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
         with suppress(ValueError):  # what else a login prints
             answer = read_answer(ReachAnswer, line)
             if answer.tried == len(peers):
-                return {
-                    peers[place].name: _reason(peers[place], why)
-                    for why, places in answer.failed.items()
-                    for place in places
-                }
+                reasons = {}
+                for why, places in answer.failed.items():
+                    code, values = _REASONS[why]
+                    for peer in (peers[place] for place in places):
+                        at = {"address": peer.address, "port": peer.port}
+                        reasons[peer.name] = Reason.of(code, **at, **values)
+                return reasons
     raise RemoteError.of("peers-not-tried")
-
-
-def _reason(peer: Node, unreached: Unreached) -> Reason:
-    """Return the reason of a peer that a node does not reach, from the word of the probe for it."""
-    code, values = _REASONS[unreached]
-    return Reason.of(code, address=peer.address, port=peer.port, **values)
 
 
 def try_streams(

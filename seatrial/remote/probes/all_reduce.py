@@ -20,7 +20,7 @@ from collections.abc import Sequence
 try:  # first: it says so where torch is missing
     import rendezvous
     from command_line import HIDDEN, OF_RANKS, Option, parser_of
-    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+    from rendezvous import WRONG_RESULT, CannotStart
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
@@ -68,27 +68,21 @@ def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Te
     return (x % top + 1).to(torch.float32)
 
 
-def wrong_by_round(options: Namespace, here: RankPlacement, device: str) -> list[int]:
-    """Return how many elements of this rank's result were wrong in each round."""
-    top = highest(here.world_size)
-    total = sum(map(weight, range(here.world_size)))
-    wrong = []
-    for round_number in range(options.rounds):
-        base = numbers(round_number, top, options.elements, device)
-        mine = base * weight(here.rank)
-        dist.all_reduce(mine)
-        if options.corrupt == here.rank and round_number == options.rounds // 2:
-            mine[len(mine) // 2] += 1
-        wrong.append(int((mine != base * total).sum()))
-    return wrong
-
-
 def main(arguments: Sequence[str]) -> int:
     """Sum on all ranks; return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     rendezvous.join(here, options, device)
-    wrong = wrong_by_round(options, here, device)
+    top = highest(here.world_size)
+    total = sum(map(weight, range(here.world_size)))
+    wrong = []  # elements of this rank's result, by round
+    for round_number in range(options.rounds):
+        base = numbers(round_number, top, options.elements, device)
+        summed = base * weight(here.rank)
+        dist.all_reduce(summed)
+        if options.corrupt == here.rank and round_number == options.rounds // 2:
+            summed[len(summed) // 2] += 1
+        wrong.append(int((summed != base * total).sum()))
     first = next((number for number, count in enumerate(wrong) if count), None)
     mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}
     ranks = rendezvous.report(mine, device)

@@ -235,7 +235,11 @@ class Experts(nn.Module):
         """
         width = x.shape[-1]
         tokens = x.reshape(-1, width)
-        weights, chosen = self._route(tokens)
+        # Weights and numbers of the experts of each token, both (tokens, active)
+        preferences = self.router(tokens).float().softmax(-1)
+        weights, chosen = preferences.topk(self.active, dim=-1)
+        sums = weights.sum(-1, keepdim=True)
+        shares = (weights / sums).to(tokens.dtype)
         choices = chosen.flatten()
         order = choices.argsort(stable=True)
         rows = tokens[order // self.active]
@@ -243,18 +247,9 @@ class Experts(nn.Module):
         sorted_answers = self._at_experts(rows, counts)
         answers = _unsorted(sorted_answers, order)
         by_token = answers.view(-1, self.active, width)
-        weighted = by_token * weights[..., None]
+        weighted = by_token * shares[..., None]
         mixed = weighted.sum(1)
         return mixed.view_as(x)
-
-    def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weights and numbers of the experts of each token, both (tokens, active)."""
-        logits = self.router(tokens)
-        preferences = logits.float().softmax(-1)
-        weights, chosen = preferences.topk(self.active, dim=-1)
-        sums = weights.sum(-1, keepdim=True)
-        shares = weights / sums
-        return shares.to(tokens.dtype), chosen
 
     def _at_experts(self, rows: Tensor, counts: Tensor) -> Tensor:
         """Return the experts' answers to rows that are sorted by expert; `counts` says how many
@@ -408,17 +403,12 @@ def _fill(parameter: Tensor, name: str, seed: int) -> None:
             parameter.fill_(1.0)
             return
         device = parameter.device
-        key = _key(f"{seed} {name}")
+        digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+        seven_bytes = digest[:7]  # a seed has 64 bits, and maybe a sign
+        key = int.from_bytes(seven_bytes, "big")
         generator = torch.Generator(device).manual_seed(key)
         whole = torch.empty(parameter.shape, device=device)
         whole.normal_(std=_INITIAL_STD, generator=generator)
         if isinstance(parameter, DTensor):
             whole = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
         parameter.copy_(whole)
-
-
-def _key(text: str) -> int:
-    """Return the seed of a random generator, by a text."""
-    digest = hashlib.sha256(text.encode()).digest()
-    seven_bytes = digest[:7]  # a seed has 64 bits, and maybe a sign
-    return int.from_bytes(seven_bytes, "big")

@@ -124,7 +124,17 @@ def measured(device, options):
     result |= {"wrong": "", "error": ""}
     try:
         result |= {"model": device.model(), "software": device.software()}
-        measure_rates(device, options.seconds, result, options.shared_processors and not device.gpu)
+        is_shared = options.shared_processors and not device.gpu
+        multiply, same = device.product()
+        products = sampled(multiply, options.seconds, is_shared=is_shared)
+        result["matmul_tflops"] = [2 * device.size**3 / duration / 1e12 for duration in products]
+        if not same():
+            result["wrong"] = "the same product differs when it is repeated"
+        copy, equal = device.copy()
+        copies = sampled(copy, options.seconds, is_shared=is_shared)
+        result["copy_gb_s"] = [2 * device.copied_bytes / duration / 1e9 for duration in copies]
+        if not equal():
+            result["wrong"] = result["wrong"] or "a copy differs from its source"
         fault, _, where = os.environ.get(FAULT, "").partition(":")
         corruption = search(device, options.rounds, fault if where in ("", device.name) else "")
         result |= {key: value for key, value in corruption.items() if value}
@@ -132,20 +142,6 @@ def measured(device, options):
         # A broken GPU may raise anything; the others are measured all the same
         result["error"] = thorough.problem_of(error)
     return result
-
-
-def measure_rates(device, seconds, result, is_shared):
-    """Put the samples of multiplication and copy into the result, and what they got wrong."""
-    multiply, same = device.product()
-    products = sampled(multiply, seconds, is_shared=is_shared)
-    result["matmul_tflops"] = [2 * device.size**3 / duration / 1e12 for duration in products]
-    if not same():
-        result["wrong"] = "the same product differs when it is repeated"
-    copy, equal = device.copy()
-    copies = sampled(copy, seconds, is_shared=is_shared)
-    result["copy_gb_s"] = [2 * device.copied_bytes / duration / 1e9 for duration in copies]
-    if not equal():
-        result["wrong"] = result["wrong"] or "a copy differs from its source"
 
 
 def search(device, rounds, fault=""):

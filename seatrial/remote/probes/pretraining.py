@@ -7,7 +7,7 @@ slow or hangs.
 By hand, alone or under torchrun, mpirun or srun. Tokens are synthetic and can be learnt, or those
 of a file (--tokens, 32 bit little-endian numbers). Model: decoder.py. How ranks share it:
 parallel.py. Checkpoints: checkpoint.py. A step that does not end: hang.py. Silent corruption:
-replays.py and copies.py. Seeds are fixed, and every global batch is the same however the ranks
+replays.py. Seeds are fixed, and every global batch is the same however the ranks
 share it.
 
 Rank 0 prints JSON lines: {"event": "start"}, {"event": "step", "step", "loss", "step_time_ms",
@@ -31,7 +31,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import copies
 import hang
 import parallel
 import rendezvous
@@ -191,16 +190,12 @@ class Pretraining:
                 self.report(event="checkpoint", step=done, **saved)
             if options.digest_every and done % options.digest_every == 0:
                 watchdog.beat(step)
-                if not self.compare_copies(done):
+                device = str(self.device)
+                odd = replays.differing_copies(self.model, self.meshes, options, self.here, device)
+                self.copies = {"step": done, "odd": odd}
+                if odd:
                     break
         self.checkpoints.finish()
-
-    def compare_copies(self, step: int) -> bool:
-        """Compare the parameters that ranks share after so many steps; False if some differ."""
-        device = str(self.device)
-        odd = copies.differing(self.model, self.meshes, self.options, self.here, device)
-        self.copies = {"step": step, "odd": odd}
-        return not odd
 
     def run_step(self, step: int) -> None:
         """Run one optimizer step; its loss waits on the device until `settle`."""

@@ -1,34 +1,43 @@
-"""Every rank trains the same small decoder alone, from the same seed on the same batch: all must
-get the same bits.
+"""Silent corruption: computations that differ between ranks, and copies of parameters that do.
 
-A digest of the parameters is taken after each step, so that the first wrong step shows, and of each
-replay, so that a rank that is wrong once shows as much as one that is always wrong. When the
-digests agree, the gradients are summed over the ranks as whole numbers, whose sum is exact in any
-order: a wrong sum of right gradients is the transport's. Ranks are compared only with those of the
-same device model, driver and library. Copied to the nodes next to training.py.
+Replays: every rank trains the same small decoder alone, from the same seed on the same batch, and
+all must get the same bits. A digest of the parameters is taken after each step, so that the first
+wrong step shows, and of each replay, so that a rank that is wrong once shows as much as one that is
+always wrong. When the digests agree, the gradients are summed over the ranks as whole numbers,
+whose sum is exact in any order: a wrong sum of right gradients is the transport's. Ranks are
+compared only with those of the same device model, driver and library.
+
+Copies: every so many steps, do the ranks that share parameters hold the same bits of them? Each
+gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a digest.
+Gathering only moves data, so a digest that differs is of data that changed on its way, in a memory,
+or in a part that ranks hold twice and computed differently. It is gathered three times then, to
+tell once from always. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import statistics
-import subprocess
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import rendezvous
 import torch
 import torch.distributed as dist
 from decoder import Decoder, DecoderSize, initialize, loss_of
+from parallel import Meshes
 from processor_wait import own_clock_s
-from rendezvous import Json, RankPlacement
+from rendezvous import Gathered, Json, RankPlacement
 from step_clock import Marks
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch_device import smi_line
 
 _REPLAYS = 3
+_GATHERED = 3  # times, where copies differ
 # Small beside any GPU, of the model's own width
 _LAYERS = 2
 _VOCABULARY = 2048
@@ -225,12 +234,7 @@ def kind_of(device: torch.device) -> str:
         return f"{torch.__version__} {instructions} {threads}"
     name = torch.cuda.get_device_name(device)
     memory = torch.cuda.get_device_properties(device).total_memory
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-        driver = ended.stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        driver = ""
+    driver: str = smi_line("0", ("driver_version",)).strip()
     library = torch.version.cuda or torch.version.hip
     hardware = f"{name} {memory} {driver[:20]}"
     return f"{torch.__version__} {library} {hardware}"
@@ -278,3 +282,40 @@ def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> b
     fault = f"{here.rank}:{kind}"
     wrong: str | None = options.wrong
     return wrong == fault or (wrong == f"{fault}-once" and turn == 0)
+
+
+def differing_copies(
+    model: nn.Module, meshes: Meshes, options: Namespace, here: RankPlacement, device: str
+) -> Gathered:
+    """Return the ranks whose parameters are not those of the majority that shares them; every rank
+    calls this.
+    """
+    group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
+    digests: list[str] = []
+    mine = {
+        "rank": here.rank,
+        "host": here.host,
+        "kind": group,
+        "digests": digests,
+        "wrong_sums": 0,
+    }
+    outliers: Gathered = []
+    for turn in range(_GATHERED):
+        wrong = is_wrong(options, here, "copy", turn)
+        digests.append(digest_of(_whole(model, is_wrong=wrong)))
+        outliers = odd(rendezvous.exchange(mine, device))
+        if not outliers:
+            break
+    return [{**each, "by": "copy"} for each in outliers]
+
+
+def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[Tensor]:
+    """Yield the parameters of this rank's layers, each gathered by itself: the largest must fit
+    beside them.
+    """
+    for number, parameter in enumerate(model.parameters()):
+        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        if is_wrong and not number:
+            whole = whole.detach().clone()
+            flip_bit(whole)
+        yield whole

@@ -97,21 +97,18 @@ def measure(devices, options):
                 [outcome],
                 lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")],
             )
-    if gpus:
-        measure_together([device for device, _ in gpus], [outcome for _, outcome in gpus], options)
+    if gpus:  # all at once, or with each other
+        on = [device for device, _ in gpus]
+        theirs = [outcome for _, outcome in gpus]
+        if options.host_link:
+            guarded(theirs, lambda: [(rates, "") for rates in host_link(on, options.seconds)])
+        if options.peers:
+            guarded(theirs, lambda: list(zip(*peers(on, min(options.seconds, MOST_PEER_S)))))
+        if options.stress_s:
+            guarded(theirs, lambda: stress(on, options.stress_s))
     for device, outcome in each if options.memory_share else ():
         guarded([outcome], lambda device=device: [tested(device, options.memory_share)])
     return outcomes
-
-
-def measure_together(devices, outcomes, options):
-    """Measure all GPUs of a node at once, or with each other, as far as the options ask for it."""
-    if options.host_link:
-        guarded(outcomes, lambda: [(rates, "") for rates in host_link(devices, options.seconds)])
-    if options.peers:
-        guarded(outcomes, lambda: list(zip(*peers(devices, min(options.seconds, MOST_PEER_S)))))
-    if options.stress_s:
-        guarded(outcomes, lambda: stress(devices, options.stress_s))
 
 
 def tested(device, share):

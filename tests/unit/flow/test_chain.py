@@ -165,7 +165,7 @@ def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(
 ) -> None:
     """The program may stay silent for an hour, and is not waited for."""
     monkeypatch.setattr("seatrial.remote.node_setup.FACTS_TIMEOUT_S", 3600)
-    monkeypatch.setattr("seatrial.remote.streams._SPARE_S", 3600)
+    monkeypatch.setattr("seatrial.remote.line_probe._SPARE_S", 3600)
     chain.suite = chain.suite.model_copy(update={"devices": Devices(timeout_s=3600)})
     chain.platform.nodes["node-0"].programs[program] = interrupts
     assert cut_off(chain) == CUT
