@@ -61,9 +61,21 @@ def run_campaign(
         show_campaign(run.cluster.name, state.lines())
 
     def phase(cluster: Cluster, suite: Suite, run_id: str) -> RunResult:
+        """Return the result of a phase; inconclusive if it could not even begin, as on a full
+        disk.
+
+        Other errors end the campaign.
+        """
         out = run.out.parent / run_id
         part = Run(run_id, cluster, suite, out, day=now().toordinal(), every_s=campaign.every_s)
-        return _phase(part, chain)
+        try:
+            set_aside(writable(out, "out"))
+            with reserved(out, cluster.nodes), at_work(part):
+                return chain(part)
+        except (SeatrialError, OSError) as error:
+            failed = RunState(part)
+            failed.add_failure("run", error)
+            return failed.result()
 
     loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
     stopped = loop.run()
@@ -88,22 +100,6 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
         log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, hours)
         return resumed(earlier)
     return CampaignState(run.run_id, cluster, suite, plan, goal_s, now(), now())
-
-
-def _phase(run: Run, chain: Chain) -> RunResult:
-    """Return the result of one phase; inconclusive if it could not even begin, such as on a full
-    disk.
-
-    Other errors end the campaign.
-    """
-    try:
-        set_aside(writable(run.out, "out"))
-        with reserved(run.out, run.cluster.nodes), at_work(run):
-            return chain(run)
-    except (SeatrialError, OSError) as error:
-        failed = RunState(run)
-        failed.add_failure("run", error)
-        return failed.result()
 
 
 def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> RunState:

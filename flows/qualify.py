@@ -145,7 +145,7 @@ class Pass:
     store: "Store"
 
     def run(self, selection: Selection, notify: bool) -> RunResult:
-        """Test, act and send alerts."""
+        """Test, act, publish the coverage, and send alerts."""
         started = now()
         at_work = cycle.Cluster(self.service, self.settings, self._test, self._tests, now, _wait)
         outcome = cycle.run_pass(at_work, selection)
@@ -153,11 +153,6 @@ class Pass:
         result = pass_result(run_id, self.cluster.name, started, now(), outcome, selection)
         for line in result.notes:
             log.info("%s", line)
-        self._publish_and_alert(result, outcome, notify)
-        return result
-
-    def _publish_and_alert(self, result: RunResult, outcome: cycle.Outcome, notify: bool) -> None:
-        """Publish the coverage, and send alerts of what is wrong until somebody ends it."""
         at = now()
         after = standing(self.cluster, self.settings, self.service, self.store, at)
         for line in after.coverage.lines():
@@ -167,9 +162,10 @@ class Pass:
                 publish_coverage(self.cluster.name, after.coverage, at, target)
             except OSError as error:  # the pass stands
                 log.warning("metrics: %s", error)
-        if notify:
+        if notify:  # of what is wrong until somebody ends it
             alert = standing_result(result, after.nodes, outcome, after.evidence, after.coverage)
             notify_task(alert, self.cluster, self.store, None)
+        return result
 
     def _tests(self) -> list[NodeTest]:
         return self.store.node_tests(self.cluster.name, now() - REMEMBERED)

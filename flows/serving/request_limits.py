@@ -113,18 +113,11 @@ async def _refuse(receive: Receive, send: Send) -> None:
     text = f"a body may have {MAX_BODY_BYTES} bytes".encode()
     await send({"type": "http.response.body", "body": text, "more_body": True})
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(_read_on(receive), LINGER_S)
+        async with asyncio.timeout(LINGER_S):
+            left = MAX_BODY_BYTES
+            while left > 0 and (message := await receive()).get("more_body"):
+                left -= len(message["body"])
     await send({"type": "http.response.body", "body": b""})
-
-
-async def _read_on(receive: Receive) -> None:
-    """Drop what still comes of a body, MAX_BODY_BYTES at most."""
-    left = MAX_BODY_BYTES
-    while left > 0:
-        message = await receive()
-        if not message.get("more_body"):
-            return
-        left -= len(message["body"])
 
 
 class SlowGuesses:

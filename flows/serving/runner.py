@@ -59,7 +59,10 @@ def main(site: ServeConfig) -> None:
     with get_client(sync_client=True) as client:
         forget_clusters(client, ids["nightly"], {each.cluster for each in site.scheduled()})
         forget_clusters(client, ids["qualify"], {each.cluster for each in site.qualifying()})
-        offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
+        suites = [each.suite for each in site.scheduled()]
+        form = with_choices(parameter_schema(check).model_dump(), site.clusters, suites)
+        for name in ("nightly", "ad-hoc"):
+            client.update_deployment(ids[name], DeploymentUpdate(parameter_openapi_schema=form))
         install_all(client, ids["alarm"])
         paused = {
             one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active
@@ -74,14 +77,6 @@ def forget_clusters(client: SyncPrefectClient, deployment: UUID, served: Collect
     for schedule in client.read_deployment_schedules(deployment):
         if schedule.slug not in served:
             client.delete_deployment_schedule(deployment, schedule.id)
-
-
-def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
-    """Make the run form list this site's clusters and suites."""
-    suites = [each.suite for each in site.scheduled()]
-    schema = with_choices(parameter_schema(check).model_dump(), site.clusters, suites)
-    for deployment in checks:
-        client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
 def with_choices(

@@ -64,29 +64,22 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledCheck:
-    """A check on a schedule: the name and file of its cluster, its suite, and when it runs.
-
-    Paths are absolute.
+class ScheduledPass:
+    """A pass of `seatrial qualify` on a schedule: the name and file of its cluster, and when it
+    runs. Paths are absolute.
     """
 
     cluster: str
     file: str
-    suite: str
     cron: str
     timezone: str
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledPass:
-    """A pass of `seatrial qualify` on a schedule: the name and file of its cluster, and when it
-    runs.
-    """
+class ScheduledCheck(ScheduledPass):
+    """A check on a schedule, with its suite."""
 
-    cluster: str
-    file: str
-    cron: str
-    timezone: str
+    suite: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ class ServeConfig:
             if Path(suite).suffix in (".yaml", ".yml"):
                 suite = str(Path(suite).absolute())
             checks.append(
-                ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone)
+                ScheduledCheck(cluster.name, file, self.cron or own.cron, timezone, suite)
             )
         return checks
 

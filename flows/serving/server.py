@@ -113,10 +113,7 @@ def kept_auth_string(home: Path) -> tuple[str, bool]:
             file.write(f"{made}\n")
         return made, True
     except FileExistsError:
-        return _read(path), False
-
-
-def _read(path: Path) -> str:
+        pass
     try:
         text = read_private(path, 512).decode(errors="replace").strip()
         is_open = bool(path.stat().st_mode & 0o077)
@@ -129,7 +126,7 @@ def _read(path: Path) -> str:
         )
     if not _USER_AND_PASSWORD.fullmatch(text):
         raise InputError(f"{path}: must be one line user:password; remove it for a new login")
-    return text
+    return text, False
 
 
 def configured_auth_string() -> str | None:

@@ -167,17 +167,13 @@ def _existing_image(
 def with_last_seen(digests: Digests) -> Digests:
     """Fill in unknown digests with those last seen, and store the known ones."""
     file = state_home() / "bases.json"
-    stored = _read(file) | {base: digest for base, digest in digests.items() if digest}
+    stored: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        document = json.loads(file.read_text())
+        stored = document if isinstance(document, dict) else {}
+    stored |= {base: digest for base, digest in digests.items() if digest}
     with suppress(OSError):  # a home that cannot be written to: nothing is stored
         closed_folder(file.parent)
         # As a whole: another run may read meanwhile
         write_atomic(file, json.dumps(stored, indent=2))
     return {base: stored.get(base) for base in digests}
-
-
-def _read(file: Path) -> dict[str, str]:
-    try:
-        document: object = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

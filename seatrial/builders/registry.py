@@ -5,7 +5,7 @@ https://distribution.github.io/distribution/spec/auth/token/.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -105,7 +105,16 @@ def look_up(
             answer.raise_for_status()
             digest = answer.headers.get("Docker-Content-Digest")
             digest = digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-            return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
+            manifest = answer.json()
+            if "manifests" in manifest:
+                members = [entry.get("platform", {}) for entry in manifest["manifests"]]
+            else:
+                configuration = f"{name.url}/blobs/{manifest['config']['digest']}"
+                answer = _get(session, configuration, name, credentials)
+                members = [answer.json()] if answer.ok else []
+            architectures = {member.get("architecture", "unknown") for member in members}
+            # Attestations are entries of no architecture
+            return StoredImage(digest, tuple(sorted(architectures - {"unknown"})))
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise UnreachableError.of(
             "registry-unreachable", registry=name.host, problem=_short(error)
@@ -130,28 +139,18 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
     """Return the header that answers the registry's challenge."""
     login = credentials(name.registry)
     scheme, _, rest = challenge.partition(" ")
-    if scheme.lower() == "bearer":
-        fields: dict[str, str | None] = parse_dict_header(rest)  # type: ignore[no-untyped-call]
-        return f"Bearer {_token(fields, name, login)}"
-    if login is None:
-        raise _login_needed(name, "requires a login")
-    return str(requests.Request("GET", name.url, auth=login).prepare().headers["Authorization"])
-
-
-def _login_needed(name: Name, refusal: str) -> UnreachableError:
-    return UnreachableError.of(
-        "registry-login", registry=name.host, refusal=refusal, login=name.registry
-    )
-
-
-def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials | None) -> str:
-    realm = challenge.get("realm") or ""
+    if scheme.lower() != "bearer":
+        if login is None:
+            raise _login_needed(name, "requires a login")
+        return str(requests.Request("GET", name.url, auth=login).prepare().headers["Authorization"])
+    fields: dict[str, str | None] = parse_dict_header(rest)  # type: ignore[no-untyped-call]
+    realm = fields.get("realm") or ""
     if not realm.startswith("https://") and not _is_here(name.host):
         raise UnreachableError.of(
             "registry-token-insecure", registry=name.host, address=repr(realm)
         )
     query = {
-        "service": challenge.get("service") or name.host,
+        "service": fields.get("service") or name.host,
         "scope": f"repository:{name.path}:pull",
     }
     if login and login[0] == "<token>":
@@ -168,24 +167,13 @@ def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials |
         raise _login_needed(name, "does not accept the login")
     answer.raise_for_status()
     document = answer.json()
-    return str(document.get("token") or document["access_token"])
+    return f"Bearer {document.get('token') or document['access_token']}"
 
 
-def _architectures(
-    session: requests.Session, name: Name, manifest: Mapping[str, Any], credentials: FindCredentials
-) -> tuple[str, ...]:
-    """Return the architectures of the members of an index, else that of the configuration."""
-    if "manifests" in manifest:
-        architectures = {
-            entry.get("platform", {}).get("architecture", "unknown")
-            for entry in manifest["manifests"]
-        }
-    else:
-        answer = _get(
-            session, f"{name.url}/blobs/{manifest['config']['digest']}", name, credentials
-        )
-        architectures = {answer.json().get("architecture", "unknown")} if answer.ok else set()
-    return tuple(sorted(architectures - {"unknown"}))  # attestations are entries of no architecture
+def _login_needed(name: Name, refusal: str) -> UnreachableError:
+    return UnreachableError.of(
+        "registry-login", registry=name.host, refusal=refusal, login=name.registry
+    )
 
 
 def _short(error: Exception) -> str:

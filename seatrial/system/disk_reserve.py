@@ -23,27 +23,24 @@ def reserved(folder: Path, nodes: int) -> Iterator[None]:
 
     Raises InputError where the disk has none: then nothing needs to be tried.
     """
-    try:
-        _reserve(folder, nodes)
-        yield
-    finally:
-        release(folder)
-
-
-def _reserve(folder: Path, nodes: int) -> None:
+    name = folder / RESERVE
     size = _BYTES + _BYTES_PER_NODE * nodes
     try:
-        name = folder / RESERVE
         _held[folder] = os.open(
             name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         name.unlink()
         os.posix_fallocate(_held[folder], 0, size)
     except OSError as error:
+        release(folder)
         raise InputError(
             f"out {folder}: has no room for run.json ({size // 1024} KiB): "
             f"{error.strerror}; give another"
         ) from error
+    try:
+        yield
+    finally:
+        release(folder)
 
 
 def release(folder: Path) -> None:
