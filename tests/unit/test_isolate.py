@@ -69,7 +69,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
     }
 
-    def patch(self: Api, kind: object, name: str, patch: dict[str, Any]) -> None:
+    def patch(self: Api, doing: str, kind: object, name: str, patch: dict[str, Any]) -> None:
         assert (name, patch["metadata"]) == ("n2", {"resourceVersion": "7"})
         own["spec"] = {
             key: value for key, value in (own["spec"] | patch["spec"]).items() if value is not None

@@ -279,7 +279,7 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> KubeApi:
     monkeypatch.setattr(Api, "list", lambda self, kind, selector=None: list(api.nodes.values()))
     monkeypatch.setattr(Api, "list_everywhere", lambda self, kind: api.pods)
     monkeypatch.setattr(Api, "find", lambda self, kind, name: api.nodes.get(name))
-    monkeypatch.setattr(Api, "patch", lambda self, kind, name, patch: api.patch(name, patch))
+    monkeypatch.setattr(Api, "patch", lambda self, doing, kind, name, patch: api.patch(name, patch))
     core = SimpleNamespace(patch_node_status=api.patch_status)
     monkeypatch.setattr("kubernetes.client.CoreV1Api", lambda client: core)
     return api

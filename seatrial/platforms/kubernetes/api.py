@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -240,20 +240,17 @@ class Api:
             "name": metadata["name"],
         }
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
-        with self.explained(f"set the owner of {child['kind']} {child['metadata']['name']}"):
-            self.patch(Kind(child["apiVersion"], child["kind"]), child["metadata"]["name"], patch)
+        kind = Kind(child["apiVersion"], child["kind"])
+        name = child["metadata"]["name"]
+        self.patch(f"set the owner of {kind.kind} {name}", kind, name, patch)
 
-    def annotate(self, kind: Kind, name: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of an object; None removes one."""
-        with self.explained(f"annotate {kind.kind} {name}"):
-            self.patch(kind, name, {"metadata": {"annotations": dict(annotations)}})
-
-    def patch(self, kind: Kind, name: str, patch: Object) -> None:
-        """Merge `patch` into an object. Raises the library's errors."""
+    def patch(self, doing: str, kind: Kind, name: str, patch: Object) -> None:
+        """Merge `patch` into an object; None removes what is there. `doing` is for errors."""
         form = "application/merge-patch+json"
-        self.resource(kind).patch(
-            body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT
-        )
+        with self.explained(doing):
+            self.resource(kind).patch(
+                body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT
+            )
 
     def delete_all(
         self,
@@ -278,11 +275,7 @@ class Api:
 
     def find(self, kind: Kind, name: str) -> Object | None:
         """Return one object by name, or None."""
-        resource = self.resource(kind)
-        with self.explained(f"list {kind.kind}"):
-            field = f"metadata.name={name}"
-            listing = plain(resource.get(namespace=self.namespace, field_selector=field, **LIMIT))
-            return next(iter(listing["items"]), None)
+        return next(iter(self.list(kind, field_selector=f"metadata.name={name}")), None)
 
     def list_everywhere(self, kind: Kind) -> list[Object]:
         """Return the objects of all namespaces."""
@@ -290,12 +283,19 @@ class Api:
         with self.explained(f"list {kind.kind} in all namespaces"):
             return list(plain(resource.get(**LIMIT))["items"])
 
-    def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
-        """Return the objects that the label selector finds."""
+    def list(
+        self, kind: Kind, selector: str | None = None, field_selector: str | None = None
+    ) -> list[Object]:
+        """Return the objects that the selectors find, in the namespace if their kind has one."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
-            scope = {"namespace": self.namespace} if resource.namespaced else {}
-            return list(plain(resource.get(label_selector=selector, **scope, **LIMIT))["items"])
+            listing = resource.get(
+                namespace=self.namespace,
+                label_selector=selector,
+                field_selector=field_selector,
+                **LIMIT,
+            )
+            return list(plain(listing)["items"])
 
     def version(self) -> str:
         """Return the API server's version.

@@ -197,10 +197,11 @@ class BringUp:
         now = time.monotonic()
         self._troubled = waiting.problem_starts(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
+            pod, reason = problem
             last_words = ""
-            if log_end := self._api.log_end(problem.pod):
+            if log_end := self._api.log_end(pod):
                 last_words = f"; its last words: {log_end}"
-            raise LaunchError(extended(problem.reason, last_words))
+            raise LaunchError(extended(reason, last_words))
         parent = self._seen.parent
         queued = self._queued()
         if parent and (why := failed(parent)):

@@ -201,7 +201,7 @@ class Toleration(Strict):
 class SecretVariable(Strict):
     """A variable of every node whose value stays in a Secret, such as HF_TOKEN."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the variable")]
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the variable")
     secret: DnsName = Field(description="name of the Secret")
     key: str = Field(description="of the value in the Secret")
 
@@ -302,8 +302,10 @@ class KubernetesPlatform(PlatformSettings):
     host_names: bool = Field(
         False, description="nodes reach each other by DNS names instead of pod addresses"
     )
-    shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
-        None, description="size of /dev/shm; unset: the machine's"
+    shared_memory: str | None = Field(
+        None,
+        pattern=r"^[1-9]\d*[KMGT]i$",
+        description="size of /dev/shm; unset: the machine's",
     )
     volumes: Volumes = Field((), description="of every node")
     secret_env: tuple[SecretVariable, ...] = Field(
@@ -311,8 +313,10 @@ class KubernetesPlatform(PlatformSettings):
     )
     queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
     start_timeout_s: Seconds = Field(900, description="seconds that started nodes have to answer")
-    deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
+    deadline_s: float = Field(
         4 * 3600,
+        ge=60,
+        le=7 * 86400,
         description="seconds after which the nodes end by themselves, plus keep_s",
     )
 

@@ -22,6 +22,7 @@ from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
 from seatrial.platforms.kubernetes.pod import (
     GCS_FUSE,
+    is_selected,
     is_tolerated,
     limits,
     node_selector,
@@ -188,20 +189,7 @@ def _meant(
 ) -> list[Object]:
     """Return the nodes that the settings select, whether or not they can take a pod."""
     selected = node_selector(cluster, settings)
-    return [node for node in nodes if _is_meant(node, selected, settings)]
-
-
-def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
-    """Return whether the settings select a node: by its host name, and by labels that must be
-    equal.
-    """
-    labels = node["metadata"].get("labels", {})
-    host = labels.get("kubernetes.io/hostname", _name(node))
-    if host in settings.avoid_nodes:
-        return False
-    if settings.target_nodes and host not in settings.target_nodes:
-        return False
-    return all(labels.get(key) == value for key, value in selected.items())
+    return [node for node in nodes if is_selected(node, selected, settings)]
 
 
 def _name(made: Object) -> str:

@@ -55,10 +55,9 @@ class Cordon:
         """Change the node unless somebody else has meanwhile: its list of taints is replaced as a
         whole.
         """
-        metadata = node["metadata"]
-        with self._api.explained(f"patch Node {metadata['name']}"):
-            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
-            self._api.patch(NODE, metadata["name"], patch)
+        name = node["metadata"]["name"]
+        unchanged = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        self._api.patch(f"patch Node {name}", NODE, name, {"metadata": unchanged, "spec": spec})
 
 
 def taints_of(node: Object) -> list[Object]:

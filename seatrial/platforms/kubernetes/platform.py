@@ -71,8 +71,8 @@ class Kubernetes:
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, KubernetesPlatform)
-        for where, problem in _problems(cluster, cluster.platform):
-            raise InputError(f"{where}: {problem}")
+        for problem in _problems(cluster, cluster.platform):
+            raise InputError(problem)
         self._cluster = cluster
         self._settings = cluster.platform
         self._api = Api(cluster.platform)
@@ -232,7 +232,9 @@ class Kubernetes:
             metadata = secret["metadata"]
             # Its end is theirs no more
             if TENDED_BY in (metadata.get("annotations") or {}):
-                self._api.annotate(SECRET, metadata["name"], {TENDED_BY: None})
+                name = metadata["name"]
+                no_mark = {"metadata": {"annotations": {TENDED_BY: None}}}
+                self._api.patch(f"annotate Secret {name}", SECRET, name, no_mark)
         states.keep(states.run_folder(run_id, _KIND), seconds)
         return True
 
@@ -277,61 +279,54 @@ class _Plain(Dumper):
         return True
 
 
-def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
-    """Yield what does not fit together in a cluster file, as (field, problem)."""
+def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    """Yield what does not fit together in a cluster file; each begins with the field to change."""
     name = settings.machine
     profile = MACHINES[name]
     if cluster.image is None:
-        yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
+        yield "image: is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist
         here = this_machine.machine()
         own = node_architecture(cluster, here)
         built_for = [each.split("/")[1] for each in platforms_of(cluster.image, own)]
         if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
-            yield "image", wrong.sentence
+            yield f"image: {wrong.sentence}"
     if profile.gpus and cluster.gpus > profile.gpus:
-        yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
+        yield f"gpus_per_node: machine {name} has {profile.gpus}, is {cluster.gpus}"
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
         yield (
-            "gpus_per_node",
-            (
-                f"machine {name} has {profile.gpus}, all used where nodes are several, is "
-                f"{cluster.gpus}"
-            ),
+            f"gpus_per_node: machine {name} has {profile.gpus}, all used where nodes are several, "
+            f"is {cluster.gpus}"
         )
     if (
         profile.hardware
         and cluster.hardware.name in known_hardware()
         and cluster.hardware.name != profile.hardware
     ):
-        yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
+        yield f"hardware: machine {name} is {profile.hardware}, is {cluster.hardware.name}"
     yield from _network_problems(cluster, settings, profile)
     for variable in cluster.env:
         if looks_secret(variable):
             yield (
-                "env",
-                (
-                    f"{variable} looks like a secret and would stand in the manifest; use "
-                    "platform.secret_env"
-                ),
+                f"env: {variable} looks like a secret and would stand in the manifest; use "
+                "platform.secret_env"
             )
     for variable in (*cluster.env, *settings.secret_variables()):
         if variable.startswith(_OURS):
-            yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
+            yield f"env: {variable} is set by seatrial or by the launcher; leave it out"
     for variable in settings.secret_variables():
         if variable in cluster.env:
-            yield "platform.secret_env", f"{variable} is in env as well"
+            yield f"platform.secret_env: {variable} is in env as well"
 
 
 def _network_problems(
     cluster: "Cluster", settings: KubernetesPlatform, profile: Machine
-) -> Iterator[tuple[str, str]]:
-    """Yield what does not fit the machine's networks, as (field, problem)."""
+) -> Iterator[str]:
+    """Yield what does not fit the machine's networks."""
     name = settings.machine
     if settings.host_network and cluster.ssh_port == 22:
         yield (
-            "ssh_port",
-            "is taken by the host's own sshd with platform.host_network; choose another",
+            "ssh_port: is taken by the host's own sshd with platform.host_network; choose another"
         )
     if (
         settings.host_network
@@ -339,18 +334,15 @@ def _network_problems(
         and not settings.container.get("securityContext", {}).get("privileged")
     ):
         yield (
-            "platform.host_network",
-            f"needs container: {{securityContext: {{privileged: true}}}} on machine {name}, whose "
-            "RDMA devices come"
-            " by networks of the pod's own otherwise",
+            "platform.host_network: needs container: {securityContext: {privileged: true}} on "
+            f"machine {name}, whose RDMA devices come by networks of the pod's own otherwise"
         )
     if settings.networks and len(settings.networks) != len(profile.networks):
         yield (
-            "platform.networks",
-            f"machine {name} has {len(profile.networks)} networks, is {len(settings.networks)}",
+            f"platform.networks: machine {name} has {len(profile.networks)} networks, is "
+            f"{len(settings.networks)}"
         )
     if settings.plugin_image and not profile.init_containers:
         yield (
-            "platform.plugin_image",
-            f"machine {name} has no plugin that is installed; leave it out",
+            f"platform.plugin_image: machine {name} has no plugin that is installed; leave it out"
         )

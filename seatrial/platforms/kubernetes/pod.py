@@ -1,7 +1,7 @@
 """The pod that is one node: the entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
@@ -227,6 +227,20 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
     arch = _architecture(cluster, settings)
     selected = {"kubernetes.io/arch": arch} if arch else {}
     return {**selected, **MACHINES[settings.machine].node_selector, **settings.node_selector}
+
+
+def is_selected(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
+    """Return whether the settings select a node: by its host name, and by labels that must be
+    equal, as `node_selector` returns them.
+    """
+    metadata = node["metadata"]
+    labels = metadata.get("labels") or {}
+    host = labels.get(_HOSTNAME, metadata["name"])
+    if host in settings.avoid_nodes:
+        return False
+    if settings.target_nodes and host not in settings.target_nodes:
+        return False
+    return selected.items() <= labels.items()
 
 
 def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:

@@ -18,7 +18,7 @@ from seatrial.platforms.kubernetes.ending import not_ready
 from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
-from seatrial.platforms.kubernetes.pod import is_tolerated, node_selector, tolerations
+from seatrial.platforms.kubernetes.pod import is_selected, is_tolerated, node_selector, tolerations
 from seatrial.platforms.kubernetes.topology import LEVELS
 from seatrial.platforms.service import ServiceNode, State, taken
 
@@ -54,32 +54,22 @@ class KubernetesService:
         """Return the nodes that the settings select, each with who uses it, or why it is out of
         service.
         """
-        selected = node_selector(self._cluster, self._settings).items()
+        selected = node_selector(self._cluster, self._settings)
         users = self._users()
         chosen = []
         for node in self._api.list(NODE):
-            metadata = node["metadata"]
-            labels = metadata.get("labels") or {}
-            if selected <= labels.items() and self._is_chosen(labels):
-                user = users.get(metadata["name"], "")
-                chosen.append(self._node(node, labels, user))
+            if is_selected(node, selected, self._settings):
+                user = users.get(node["metadata"]["name"], "")
+                chosen.append(self._node(node, user))
         return chosen
 
-    def _is_chosen(self, labels: dict[str, str]) -> bool:
-        """Return whether the settings let tests onto the node with these labels."""
-        host = labels.get(_HOSTNAME, "")
-        settings = self._settings
-        if settings.target_nodes and host not in settings.target_nodes:
-            return False
-        return host not in settings.avoid_nodes
-
-    def _node(self, node: Object, labels: dict[str, str], user: str) -> ServiceNode:
+    def _node(self, node: Object, user: str) -> ServiceNode:
         """Return a node as the gate sees it; `user` is the pod that has it, or empty.
 
         A node that is ill counts as busy: no test would start there, and it need not stay so.
         """
         name = node["metadata"]["name"]
-        group = leaf(labels)
+        group = leaf(node["metadata"].get("labels") or {})
         keys = _keys(node)
         condition = conditions(node).get(CONDITION, {})
         has_failed = condition.get("status") == "False"

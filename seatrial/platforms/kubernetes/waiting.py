@@ -153,14 +153,6 @@ def _leaving(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-@dataclass(frozen=True, slots=True)
-class PodProblem:
-    """A pod that will never be ready; `reason` names pod and node."""
-
-    pod: str
-    reason: Reason
-
-
 def problem_starts(
     pods: Iterable[Object], before: Mapping[str, float], now: float
 ) -> dict[str, float]:
@@ -171,8 +163,11 @@ def problem_starts(
     return {name: before.get(name, now) for name in names}
 
 
-def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> PodProblem | None:
-    """Return the first pod that will never be ready, if any, without pods that are being deleted.
+def problem(
+    pods: Iterable[Object], since: Mapping[str, float], now: float
+) -> tuple[str, Reason] | None:
+    """Return the first pod that will never be ready, with a reason that names pod and node; None if
+    there is none. Pods that are being deleted do not count.
 
     `since` as `problem_starts` gives it, at `now`.
     """
@@ -181,9 +176,7 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
             node = pod["spec"].get("nodeName")
-            return PodProblem(
-                name, joining.placed(f"pod {name} on {node}" if node else f"pod {name}", reason)
-            )
+            return name, joining.placed(f"pod {name} on {node}" if node else f"pod {name}", reason)
     return None
 
 

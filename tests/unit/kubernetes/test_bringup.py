@@ -12,6 +12,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp, WatchEvent
@@ -136,7 +137,7 @@ def test_changes_that_arrive_together_are_checked_together(
 
     def counted(
         pods: Collection[Any], since: dict[str, float], now: float
-    ) -> waiting.PodProblem | None:
+    ) -> tuple[str, Reason] | None:
         looks.append(len(pods))
         return look(pods, since, now)
 

@@ -31,9 +31,9 @@ class There:
     def list(self, kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
         return self._objects.get(kind.kind, [])
 
-    def annotate(self, kind: Kind, name: str, annotations: dict[str, str | None]) -> None:
+    def patch(self, doing: str, kind: Kind, name: str, patch: dict[str, Any]) -> None:
         (annotated,) = (each for each in self.list(kind) if each["metadata"]["name"] == name)
-        kept = {**annotated["metadata"]["annotations"], **annotations}
+        kept = {**annotated["metadata"]["annotations"], **patch["metadata"]["annotations"]}
         annotated["metadata"]["annotations"] = {
             key: value for key, value in kept.items() if value is not None
         }
