@@ -48,12 +48,15 @@ def docker(choose: Choose, site: Site) -> Draft:
     address = site.hosts[0] if site.hosts else None
     daemon = Daemon(DockerPlatform(kind="docker", host=address))
     name = str(daemon.info().get("Name") or "docker")
-    models = [] if daemon.remote_host else _gpus_here()
-    containers = 2 if len(models) != 1 else 1
+    here = {} if daemon.remote_host else this_machine()
+    hardware = here.get("hardware", "")
+    model = hardware["name"] if isinstance(hardware, dict) else hardware
+    gpus = int(here.get("gpus_per_node", 0))
+    containers = 2 if gpus != 1 else 1
     draft = {
         "name": Seen(name.partition(".")[0]),
-        "nodes": Seen(containers, f"containers; the host has {len(models)} GPUs"),
-        **hardware_fields(len(models) // containers, models[0] if models else ""),
+        "nodes": Seen(containers, f"containers; the host has {gpus} GPUs"),
+        **hardware_fields(gpus // containers, model),
         **open_fields(1, None, None),
     }
     if daemon.remote_host:
@@ -65,13 +68,6 @@ def docker(choose: Choose, site: Site) -> Draft:
     if containers == 1:
         draft["platform.network"] = Seen("host")
     return draft
-
-
-def _gpus_here() -> list[str]:
-    content = this_machine()
-    hardware = content["hardware"]
-    name = hardware["name"] if isinstance(hardware, dict) else hardware
-    return [name] * int(content.get("gpus_per_node", 0))
 
 
 def baremetal(choose: Choose, site: Site) -> Draft:

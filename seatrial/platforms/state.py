@@ -188,7 +188,7 @@ def write_owner(folder: Path, name: str, owner: Process) -> None:
 
 def read_owner(folder: Path, name: str) -> Process | None:
     """Return the process in the file; None if it is missing or broken."""
-    content = _record(folder / f"{name}.json")
+    content = _record(folder, f"{name}.json")
     pid = content.get("pid")
     started = content.get("started")
     return (
@@ -198,12 +198,9 @@ def read_owner(folder: Path, name: str) -> Process | None:
     )
 
 
-def _record(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of this user; empty if it is missing or broken."""
-    try:
-        content = json.loads(read_private(path, 4096))
-    except (OSError, ValueError, RecursionError):
-        return {}
+def _record(folder: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object in a file of the run's folder; empty if it is missing or broken."""
+    content = read_json(folder, name)
     return content if isinstance(content, dict) else {}
 
 
@@ -270,7 +267,7 @@ def read_json(folder: Path, name: str) -> Any:
     """Return the document in a file of the run's folder; None if it is missing or broken."""
     try:
         return json.loads(read_file(folder, name))
-    except (InputError, ValueError):
+    except (InputError, ValueError, RecursionError):
         return None
 
 
@@ -281,7 +278,7 @@ def keep(folder: Path, seconds: float) -> None:
 
 def kept_until(folder: Path) -> float | None:
     """Return the end of the time that the run is kept for, in seconds of the epoch, or None."""
-    until = _record(folder / "kept.json").get("until")
+    until = _record(folder, "kept.json").get("until")
     if isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < _NEVER:
         return float(until)
     return None

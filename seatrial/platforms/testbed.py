@@ -4,15 +4,15 @@ import logging
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
-from seatrial.model.testbed import BlamelessReason, Dial, Node, Testbed
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms.state import PlatformState
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
@@ -49,34 +49,24 @@ def testbed_of(
     run_id: str,
     nodes: Iterable[Node],
     *,
-    user: str,
-    key_file: Path,
-    dial: Dial,
-    workdir: str,
     network: str | None = None,
-    env: Mapping[str, str] | None = None,
-    python: str = "python3",
-    blameless_reason: BlamelessReason | None = None,
+    env: Mapping[str, str] = {},
+    **own: Any,
 ) -> Testbed:
-    """Return the testbed of a run.
+    """Return the testbed of a run; `own` are the fields of it that only the platform knows.
 
     MPI settings and environment of the cluster file win over the platform's.
     """
-    testbed = Testbed(
+    return Testbed(
         run_id=run_id,
         nodes=tuple(nodes),
-        user=user,
-        key_file=key_file,
-        dial=dial,
-        workdir=workdir,
-        python=python,
         mpirun=cluster.mpi.mpirun,
         mpirun_args=cluster.mpi.args,
         network=cluster.mpi.interface or network,
-        env=tuple({**(env or {}), **cluster.env}.items()),
+        env=tuple({**env, **cluster.env}.items()),
         nccl_tests=cluster.nccl_tests or "",
+        **own,
     )
-    return replace(testbed, blameless_reason=blameless_reason) if blameless_reason else testbed
 
 
 def wait_for_sshd(

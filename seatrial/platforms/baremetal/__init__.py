@@ -57,8 +57,11 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     container_python: PathText = Field("python3", description="in the containers, with torch")
     pull_timeout_s: Seconds = Field(1800, description="seconds until an image is pulled")
     start_timeout_s: Seconds = Field(60, description="seconds that started nodes have to answer")
-    deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which the nodes end by themselves"
+    deadline_s: int = Field(
+        4 * 3600,
+        ge=10,
+        le=7 * 86400,
+        description="seconds after which the nodes end by themselves",
     )
 
     pulls_images: ClassVar[bool] = True

@@ -2,9 +2,8 @@
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
@@ -124,7 +123,25 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
     Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not
     answer are left to the launch, which finds them too.
     """
-    answers = on_hosts(settings.hosts, partial(_find_image, hosts, container))
+
+    def find(host: str) -> Answer:
+        answer = hosts.ask(host, {"verb": "image", "container": asdict(container)}, 60)
+        if answer.missing:
+            program = printable(container.program)
+            raise HostError.of("baremetal-host-lacks", host=host, programs=program)
+        if answer.image_missing and not container.name:
+            raise HostError(image_missing(container, host, "there is no such file"))
+        return answer
+
+    def pull(host: str) -> Answer:
+        limit_s = settings.pull_timeout_s
+        request = {"verb": "pull", "container": asdict(container), "timeout_s": limit_s}
+        answer = hosts.ask(host, request, limit_s + 15)
+        if answer.image_problem is not None:
+            raise HostError(image_missing(container, host, answer.image_problem))
+        return answer
+
+    answers = on_hosts(settings.hosts, find)
     _raise_refusals(answers)
     lacking = [
         host
@@ -136,27 +153,7 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
         log.info(
             "%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names
         )
-        _raise_refusals(
-            on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s))
-        )
-
-
-def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
-    request = {"verb": "image", "container": asdict(container)}
-    answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
-    if answer.missing:
-        raise HostError.of("baremetal-host-lacks", host=host, programs=printable(container.program))
-    if answer.image_missing and not container.name:
-        raise HostError(image_missing(container, host, "there is no such file"))
-    return answer
-
-
-def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> Answer:
-    request = {"verb": "pull", "container": asdict(container), "timeout_s": timeout_s}
-    answer = hosts.ask(host, request, timeout_s + 15, proxied=hosts.is_proxied(host))
-    if answer.image_problem is not None:
-        raise HostError(image_missing(container, host, answer.image_problem))
-    return answer
+        _raise_refusals(on_hosts(lacking, pull))
 
 
 def image_missing(container: Container, host: str, problem: str) -> Reason:
@@ -218,8 +215,26 @@ def start_nodes(
         "timeout_s": settings.start_timeout_s,
         "container": asdict(container) if container else None,
     }
+
+    def start(host: str) -> HostAddress:
+        answer = hosts.ask(host, request, settings.start_timeout_s + 15)
+        if answer.held is not None:
+            raise HostError.of("baremetal-host-busy", host=host, holder=answer.held)
+        if answer.port is None or answer.user is None:
+            problem = "its answer has no port"
+            raise HostError.of("baremetal-host-failed", host=host, problem=problem)
+        return HostAddress(
+            name=host,
+            address=answer.address or hosts.options(host).get("hostname", host),
+            port=answer.port,
+            user=answer.user,
+            proxied=hosts.is_proxied(host),
+            kernel=answer.kernel,
+            cores=answer.cores,
+        )
+
     log.info("logging in to %s", count(len(settings.hosts), "host"))
-    started = on_hosts(settings.hosts, partial(_start, hosts, settings, request))
+    started = on_hosts(settings.hosts, start)
     for answer in started.values():
         if isinstance(answer, MissingError):
             raise answer
@@ -255,24 +270,3 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
         else:
             addresses.append(answer)
     return tuple(addresses)
-
-
-def _start(
-    hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str
-) -> HostAddress:
-    proxied = hosts.is_proxied(host)
-    answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
-    if answer.held is not None:
-        raise HostError.of("baremetal-host-busy", host=host, holder=answer.held)
-    if answer.port is None or answer.user is None:
-        raise HostError.of("baremetal-host-failed", host=host, problem="its answer has no port")
-    address = answer.address or hosts.options(host).get("hostname", host)
-    return HostAddress(
-        name=host,
-        address=address,
-        port=answer.port,
-        user=answer.user,
-        proxied=proxied,
-        kernel=answer.kernel,
-        cores=answer.cores,
-    )

@@ -177,16 +177,14 @@ class Hosts:
         # sshd drops some of more than ten logins (MaxStartups)
         self._through_jumps = threading.Semaphore(8)
 
-    def ask(
-        self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False
-    ) -> Answer:
+    def ask(self, host: str, request: Mapping[str, object], timeout_s: float) -> Answer:
         """Send one request to a host.
 
         Raises HostError, or MissingError where this machine has no ssh.
         """
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
-        with self._through_jumps if proxied else nullcontext():
+        with self._through_jumps if self.is_proxied(host) else nullcontext():
             status, output, errors = _run(
                 argv, stdin, self._settings.login_timeout_s + timeout_s, host
             )
@@ -208,9 +206,7 @@ class Hosts:
         self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]
     ) -> Answers:
         """Send a request to each host; the answer, or the SeatrialError it raised, by host."""
-        return on_hosts(
-            hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host))
-        )
+        return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s))
 
     def _login(self, host: str) -> list[str]:
         """Return the command line in front of a command for the host."""

@@ -23,7 +23,6 @@ from seatrial.platforms import state as states
 from seatrial.platforms.baremetal import BaremetalPlatform, ThisMachinePlatform
 from seatrial.platforms.baremetal.bringup import (
     Container,
-    Started,
     addresses_of,
     by_hand,
     container_name,
@@ -71,24 +70,6 @@ def deadline_of(folder: Path) -> float:
     """
     deadline = states.read_json(folder, "deadline.json")  # None: nothing was started
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
-
-
-def remember_untouched(folder: Path, started: Started) -> None:
-    """Record the hosts that no login succeeded on; they have nothing to clear."""
-    untouched = [
-        host
-        for host, answer in started.items()
-        if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
-    ]
-    write_private(folder / "untouched.json", json.dumps(untouched))
-
-
-def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
-    """Return the hosts that may hold something of the run: every one, if it was cut off while it
-    started.
-    """
-    untouched = states.read_json(folder, "untouched.json") or ()
-    return [host for host in hosts if host not in untouched]
 
 
 def _problem(answer: Answer | SeatrialError) -> str | None:
@@ -195,7 +176,12 @@ class Baremetal(RunsWithState[BaremetalState]):
             ensure_images(hosts, settings, container)
             (folder / "untouched.json").unlink()
         started = start_nodes(hosts, run, settings, run_key, host_key)
-        remember_untouched(folder, started)
+        untouched = [
+            host
+            for host, answer in started.items()
+            if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
+        ]
+        write_private(folder / "untouched.json", json.dumps(untouched))
         addresses = addresses_of(started, hosts, run.cluster.ssh_port)
         state = BaremetalState(host_key=host_key.public, nodes=addresses)
         testbed = self._testbed(run.run_id, state)
@@ -222,7 +208,7 @@ class Baremetal(RunsWithState[BaremetalState]):
                 else dial_tcp(node, timeout_s)
             )
 
-        testbed = testbed_of(
+        return testbed_of(
             self._cluster,
             run_id,
             [
@@ -239,8 +225,8 @@ class Baremetal(RunsWithState[BaremetalState]):
             blameless_reason=lambda node: blameless_reason(
                 hosts, folder, self._settings, addresses[node.name]
             ),
+            shared_cores=state.shared_cores,
         )
-        return replace(testbed, shared_cores=state.shared_cores)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         state = self._folder(run_id)
@@ -271,8 +257,10 @@ class Baremetal(RunsWithState[BaremetalState]):
             "container": {"program": settings.runtime, "name": container_name(settings, run_id)},
         }
         hosts = self.hosts_type(settings, folder / "ssh_config")
-        touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
-        answers = hosts.ask_each(request, 25, touched)
+        # May hold something: every one, if the run was cut off while it started
+        touched = settings.hosts if (folder / "ssh_config").exists() else ()
+        untouched = states.read_json(folder, "untouched.json") or ()
+        answers = hosts.ask_each(request, 25, [host for host in touched if host not in untouched])
         remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
         deadline = deadline_of(folder)
         if not remaining or time.time() > deadline:

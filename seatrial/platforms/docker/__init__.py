@@ -44,14 +44,16 @@ class DockerPlatform(PlatformSettings):
     """Containers on one Docker or Podman host."""
 
     kind: Literal["docker"] = Field(description="one Docker host")
-    host: (
-        Annotated[
-            str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)
-        ]
-        | None
-    ) = Field(None, description="the daemon; unset: DOCKER_HOST, or docker's context")
-    context: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$")] | None = Field(
-        None, description="a context of `docker context ls`; not with host"
+    host: str | None = Field(
+        None,
+        pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$",
+        max_length=300,
+        description="the daemon; unset: DOCKER_HOST, or docker's context",
+    )
+    context: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$",
+        description="a context of `docker context ls`; not with host",
     )
     network: Literal["own", "host"] = Field(
         "own", description="own: a bridge; host: the host's, for one container"
@@ -63,8 +65,8 @@ class DockerPlatform(PlatformSettings):
     ipc: Literal["private", "host"] = Field(
         "private", description="host: containers share /dev/shm and IPC of the host"
     )
-    shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
-        None, description="size of /dev/shm; unset: 16 with GPUs, else 1"
+    shared_memory_gib: float | None = Field(
+        None, gt=0, le=4096, description="size of /dev/shm; unset: 16 with GPUs, else 1"
     )
     ulimits: Ulimits = Field(
         default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs"
@@ -75,8 +77,11 @@ class DockerPlatform(PlatformSettings):
         (), description="beside those that a node needs, such as SYS_PTRACE"
     )
     start_timeout_s: Seconds = Field(120, description="seconds that started nodes have to answer")
-    deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which the nodes end by themselves, plus keep_s"
+    deadline_s: float = Field(
+        4 * 3600,
+        ge=60,
+        le=7 * 86400,
+        description="seconds after which the nodes end by themselves, plus keep_s",
     )
 
     def architecture(self, hardware: str, here: str) -> str | None:

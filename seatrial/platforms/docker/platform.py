@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,17 +196,6 @@ def _seconds(labels: Labels, name: str, otherwise: float) -> float:
     return otherwise
 
 
-def _is_of(folder: Path, settings: DockerPlatform) -> bool:
-    """Return whether the folder is of a run on this Docker host, or of an unknown one."""
-    try:
-        other = states.recall(folder).platform
-    except InputError:
-        return True
-    if not isinstance(other, DockerPlatform):
-        return False
-    return other.host == settings.host and other.context == settings.context
-
-
 class DockerState(PlatformState):
     """The containers, the network that they share, and the cores of the Docker host; None where a
     node is alone, and shares none.
@@ -310,7 +298,7 @@ class Docker(RunsWithState[DockerState]):
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return socket.create_connection(reachable_at[node.name], timeout_s)
 
-        testbed = testbed_of(
+        return testbed_of(
             self._cluster,
             run_id,
             nodes_of(self._cluster, state),
@@ -320,8 +308,8 @@ class Docker(RunsWithState[DockerState]):
             workdir="/tmp/seatrial",
             network=state.network,
             blameless_reason=lambda node: self._blameless_reason(run_id, node),
+            shared_cores=state.cores,
         )
-        return replace(testbed, shared_cores=state.cores)
 
     def _blameless_reason(self, run_id: str, node: Node) -> Reason | None:
         """Explain why the container does not run; None if it does."""
@@ -388,7 +376,17 @@ class Docker(RunsWithState[DockerState]):
                 objects.append(Leftover(run_id, age_s, "containers and network"))
 
         def is_ours(folder: Path) -> bool:
-            return folder.name not in labels_by_run and _is_of(folder, self._settings)
+            """Return whether it is of a run on this Docker host, or of an unknown one."""
+            if folder.name in labels_by_run:
+                return False
+            try:
+                other = states.recall(folder).platform
+            except InputError:
+                return True
+            return isinstance(other, DockerPlatform) and (other.host, other.context) == (
+                self._settings.host,
+                self._settings.context,
+            )
 
         return objects + states.leftovers(KIND, self.leaves, is_ours)
 

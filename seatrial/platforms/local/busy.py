@@ -12,6 +12,7 @@ scheduler with preemption does.
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from seatrial.model.errors import InputError
 from seatrial.platforms import state as states
@@ -34,9 +35,13 @@ def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
                 or (node in stage.gated and "it is at the gate")
             ):
                 raise InputError(f"{node}: is not free: {other}")
-        ended = runs_on(cluster, nodes)
-        for run_id in ended:
-            stage.given[run_id] = job
+        ended = []
+        for folder in states.folders("local"):
+            with suppress(InputError):  # it only just begins or ends
+                described = states.recall(folder)
+                if described.name == cluster and set(nodes) & set(described.node_names()):
+                    ended.append(folder.name)
+                    stage.given[folder.name] = job
         stage.given = dict(list(stage.given.items())[-_MOST_GIVEN:])
         stage.jobs[job] = list(nodes)
         keep()
@@ -50,19 +55,6 @@ def end_job(cluster: str, job: str) -> None:
     with opened(cluster) as (stage, keep):
         stage.jobs.pop(job, None)
         keep()
-
-
-def runs_on(cluster: str, nodes: Sequence[str]) -> list[str]:
-    """Return the runs of this user that have taken one of the nodes."""
-    run_ids = []
-    for folder in states.folders("local"):
-        try:
-            described = states.recall(folder)
-        except InputError:  # it only just begins or ends
-            continue
-        if described.name == cluster and set(nodes) & set(described.node_names()):
-            run_ids.append(folder.name)
-    return run_ids
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -46,7 +46,16 @@ def main(state: Path) -> None:
     print("ready", flush=True)
     stay_s = sys.stdin.buffer.read()  # until the run closes it, or dies
     time.sleep(float(stay_s or 0))
-    _clean_up(state, spec, nodes)
+    for script in nodes:
+        script.kill()
+    for script in nodes:
+        script.wait()
+    left = [node["namespace"] for node in spec["nodes"]]
+    for namespace in left:
+        delete = ["ip", "netns", "del", namespace]
+        subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
+    if not any(os.path.exists(f"/run/netns/{namespace}") for namespace in left):
+        shutil.rmtree(state, ignore_errors=True)  # else `reap` finds them by it
 
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
@@ -100,20 +109,6 @@ def _dial(client: socket.socket) -> None:
             client.sendall(b"timeout")
         except OSError as error:
             client.sendall(str(error.errno).encode())
-
-
-def _clean_up(state: Path, spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """End the nodes, and remove their namespaces and the folder of the run."""
-    for node in nodes:
-        node.kill()
-    for node in nodes:
-        node.wait()
-    for node in spec["nodes"]:
-        subprocess.run(
-            ["ip", "netns", "del", node["namespace"]], check=False, stderr=subprocess.DEVNULL
-        )
-    if not any(os.path.exists(f"/run/netns/{node['namespace']}") for node in spec["nodes"]):
-        shutil.rmtree(state, ignore_errors=True)  # else `reap` finds them by it
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +41,7 @@ _TOOLS = {
     "ssh": "openssh-client",
     "sshd": "openssh-server",
 }
+_KEEPERS: "dict[str, subprocess.Popen[bytes]]" = {}  # that this process has started, by run id
 
 
 def write_files(
@@ -135,19 +134,6 @@ def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
     raise OSError(code, os.strerror(code))
 
 
-def begin_faults(fifos: Sequence[Path]) -> None:
-    """Start the commands that wait there, and wait until they have ended."""
-    deadline = time.monotonic() + _BEGIN_S
-    while waiting := [fifo for fifo in fifos if fifo.exists()]:
-        if time.monotonic() > deadline:
-            first = waiting[0]
-            raise LaunchError.of("local-fault-failed", fault=f"{first.parent.name} {first.name}")
-        for fifo in waiting:
-            with suppress(OSError):  # nobody reads there: not yet, or not any more
-                os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-        time.sleep(0.02)
-
-
 def _last_line(path: Path) -> str:
     """Return the last line of a log; "nothing" where it is empty or not there."""
     with suppress(OSError):
@@ -158,15 +144,8 @@ def _last_line(path: Path) -> str:
 class Local:
     """Nodes as network namespaces on this machine."""
 
-    def __init__(
-        self, node_count: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None
-    ) -> None:
+    def __init__(self, node_count: int = 0) -> None:
         self._node_count = node_count  # that this machine is to carry, as far as that is known
-        self._keepers = {} if keepers is None else keepers
-
-    def of_size(self, node_count: int) -> "Local":
-        """Return the same platform for a cluster of `node_count` nodes."""
-        return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
         cluster = run.cluster
@@ -183,7 +162,10 @@ class Local:
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, cluster)
         if run.taken:  # from now on a job that starts finds the run
-            self._check_free(run)
+            stage = read(cluster.name)
+            for node in cluster.node_names():
+                if job := stage.job_on(node):  # it came since the nodes were chosen
+                    raise LaunchError.of("gave-way", job=job)
         plan = planning.layout(run.run_id, cluster, folder)
         account = _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
@@ -192,7 +174,7 @@ class Local:
             for node in plan.nodes
         )
         write_files(plan, cluster, _files(plan, cluster, account), host_keys, nodes)
-        self._keepers[run.run_id] = start_keeper(plan)
+        _KEEPERS[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, cluster, account, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names
         # those that are late.
@@ -206,13 +188,6 @@ class Local:
                 problem=_last_line(folder / "nodes" / head.name / "node.log"),
             )
         return testbed
-
-    def _check_free(self, run: Run) -> None:
-        """Raise LaunchError where a job has come to a node of the run since it was chosen."""
-        stage = read(run.cluster.name)
-        for node in run.cluster.node_names():
-            if job := stage.job_on(node):
-                raise LaunchError.of("gave-way", job=job)
 
     def attach(self, run_id: str) -> Testbed:
         """Return the testbed of a run whose keeper lives. Raises InputError where it does not."""
@@ -235,7 +210,7 @@ class Local:
 
     def keep(self, run_id: str, seconds: float) -> bool:
         """Have the keeper stay so long; false where this process has none of the run."""
-        keeper = self._keepers.get(run_id)
+        keeper = _KEEPERS.get(run_id)
         if keeper is None or keeper.poll() is not None:
             return False
         states.keep(states.run_folder(run_id, _KIND), seconds)
@@ -251,7 +226,7 @@ class Local:
         if keeper := states.read_owner(folder, "keeper"):
             # process 1 of the run's PID namespace goes with it, and so does all below
             kill_own(keeper, str(folder))
-        if started_here := self._keepers.pop(run_id, None):
+        if started_here := _KEEPERS.pop(run_id, None):
             started_here.kill()
             started_here.communicate()
         for namespace in _namespaces_of(folder):
@@ -271,12 +246,12 @@ class Local:
         return missing() + problems(self._node_count)
 
 
-PLATFORM = Local()  # one process has one set of keepers
+PLATFORM = Local()
 
 
 def platform(cluster: Cluster | None = None) -> Local:
     """Return the platform for a cluster, of which only the size matters."""
-    return PLATFORM.of_size(cluster.nodes) if cluster else PLATFORM
+    return Local(cluster.nodes) if cluster else PLATFORM
 
 
 def _account() -> Account:
@@ -291,7 +266,28 @@ def _account() -> Account:
 def _testbed(
     plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]
 ) -> Testbed:
-    testbed = testbed_of(
+    waiting = plan.waiting(cluster)
+
+    def after_check(name: str) -> None:
+        """Start the commands that wait for the check, and wait until they have ended."""
+        deadline = time.monotonic() + _BEGIN_S
+        fifos = [fifo for fifo, check in waiting.items() if check == name]
+        while left := [fifo for fifo in fifos if fifo.exists()]:
+            if time.monotonic() > deadline:
+                fault = f"{left[0].parent.name} {left[0].name}"
+                raise LaunchError.of("local-fault-failed", fault=fault)
+            for fifo in left:
+                with suppress(OSError):  # nobody reads there: not yet, or not any more
+                    os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            time.sleep(0.02)
+
+    def gave_way(node: Node) -> Reason | None:
+        job = read(cluster.name).given.get(plan.run_id)
+        if job:
+            return Reason.of("gave-way", job=job)
+        return None
+
+    return testbed_of(
         cluster,
         plan.run_id,
         nodes,
@@ -301,20 +297,10 @@ def _testbed(
         workdir=str(plan.state / "work"),
         python=sys.executable,
         network=str(planning.NETWORK),
+        shared_cores=len(os.sched_getaffinity(0)),
+        after_check=after_check,
+        blameless_reason=gave_way,
     )
-    waiting = plan.waiting(cluster)
-
-    def after_check(name: str) -> None:
-        begin_faults([fifo for fifo, check in waiting.items() if check == name])
-
-    def gave_way(node: Node) -> Reason | None:
-        job = read(cluster.name).given.get(plan.run_id)
-        if job:
-            return Reason.of("gave-way", job=job)
-        return None
-
-    cores = len(os.sched_getaffinity(0))
-    return replace(testbed, shared_cores=cores, after_check=after_check, blameless_reason=gave_way)
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:

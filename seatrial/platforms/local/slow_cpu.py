@@ -36,8 +36,14 @@ def main(share: float) -> None:
         used = {pid: seconds - before.get(pid, 0.0) for pid, seconds in now.items()}
         if sum(used.values()) > _BURST_S:
             stopped = [pid for pid in used if pid != 1 and _filters(pid) <= own_filters]
-            _stop(stopped)
-            _wait_until_stopped([pid for pid in stopped if used[pid]])
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            # SIGCONT cancels a SIGSTOP that a process has not obeyed yet
+            ran = [pid for pid in stopped if used[pid]]
+            ends = time.monotonic() + _STOPPED_S
+            while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in ran):
+                time.sleep(_LOOK_S / 4)
             time.sleep(sum(used.values()) * pause)
             os.kill(-1, signal.SIGCONT)
             before = now
@@ -64,19 +70,6 @@ def _filters(pid: int) -> int:
         return int(_FILTERS.findall(Path(f"/proc/{pid}/status").read_text())[0])
     except (OSError, IndexError):  # it has just ended, or the kernel is older than 5.9
         return 0
-
-
-def _stop(pids: list[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-
-
-def _wait_until_stopped(pids: list[int]) -> None:
-    """Wait for these to stop: SIGCONT cancels a SIGSTOP that a process has not obeyed yet."""
-    ends = time.monotonic() + _STOPPED_S
-    while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in pids):
-        time.sleep(_LOOK_S / 4)
 
 
 def _state(pid: int) -> str:

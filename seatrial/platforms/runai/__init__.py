@@ -53,13 +53,16 @@ class RunaiPlatform(PlatformSettings):
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of submit, such as --node-type=gh200"
     )
-    python: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]+$")] = Field(
-        "python3", description="on the nodes, with torch"
+    python: str = Field(
+        "python3", pattern=r"^[A-Za-z0-9_./+-]+$", description="on the nodes, with torch"
     )
     queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
     start_timeout_s: Seconds = Field(300, description="seconds that started nodes have to answer")
-    deadline_s: Annotated[int, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which the nodes end by themselves"
+    deadline_s: int = Field(
+        4 * 3600,
+        ge=60,
+        le=7 * 86400,
+        description="seconds after which the nodes end by themselves",
     )
 
     pulls_images: ClassVar[bool] = True

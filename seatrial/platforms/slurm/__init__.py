@@ -108,13 +108,16 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         None, description="--nodelist: nodes that must take part, such as gpu-[01-08]"
     )
     exclude: NodeList | None = Field(None, description="--exclude: nodes to leave alone")
-    switches: Annotated[str, Field(pattern=r"^[1-9]\d*(@[0-9:-]+)?$")] | None = Field(
-        None, description="--switches: most leaf switches, such as 1 or 1@30:00"
+    switches: str | None = Field(
+        None,
+        pattern=r"^[1-9]\d*(@[0-9:-]+)?$",
+        description="--switches: most leaf switches, such as 1 or 1@30:00",
     )
-    gres: (
-        Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")]
-        | None
-    ) = Field(None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node")
+    gres: str | None = Field(
+        None,
+        pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$",
+        description="--gres, such as gpu:h100:8, in place of --gpus-per-node",
+    )
     time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
         "01:00:00", description="--time, in quotes; longer than the suite"
     )

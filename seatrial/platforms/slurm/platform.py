@@ -307,7 +307,13 @@ class Slurm(RunsWithState[SlurmState]):
 
     def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
         """Return the testbed of the nodes in `state`, which are dialled by way of the login."""
-        testbed = testbed_of(
+        launcher = None
+        if self._settings.launch == "srun":
+            folders = state.workdir, default_folder(run_id)
+            launcher = SrunLauncher(
+                self._login, self._cluster, self._settings, state.job_id, state.image, *folders
+            )
+        return testbed_of(
             self._cluster,
             run_id,
             nodes_of(self._cluster, state),
@@ -319,15 +325,7 @@ class Slurm(RunsWithState[SlurmState]):
             blameless_reason=lambda node: blameless_reason(
                 self._login, run_id, state.job_id, state.restarts, node.name
             ),
-        )
-        if self._settings.launch == "sshd":
-            return testbed
-        folders = state.workdir, default_folder(run_id)
-        return replace(
-            testbed,
-            launcher=SrunLauncher(
-                self._login, self._cluster, self._settings, state.job_id, state.image, *folders
-            ),
+            launcher=launcher,
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:

@@ -34,13 +34,6 @@ def remove_tree(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def write(path: str, text: str) -> None:
-    """Write a file at once: readers see the old text or the new one."""
-    with open(path + ".new", "w") as file:
-        file.write(text)
-    os.rename(path + ".new", path)
-
-
 def read_tail(path: str, size: int) -> str:
     """Return the last `size` bytes of a file as text. Raises OSError, also for a link."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

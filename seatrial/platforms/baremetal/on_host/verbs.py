@@ -35,7 +35,6 @@ from seatrial.platforms.baremetal.on_host.host import (
     send,
     started,
     unblock,
-    write,
 )
 
 MARK = "seatrial-host: "
@@ -58,7 +57,10 @@ def supervise(request: Json, lock: Lock, log_file: int) -> None:
     prctl(36, 1)
     try:
         own = {"pid": os.getpid(), "started": started(os.getpid())}
-        write(os.path.join(folder, "supervisor.json"), json.dumps(own))
+        file = os.path.join(folder, "supervisor.json")
+        with open(file + ".new", "w") as new:  # readers see all of it or nothing
+            new.write(json.dumps(own))
+        os.rename(file + ".new", file)
         wait_for_end(start_node(request), deadline)
     finally:
         remove(request["container"])
