@@ -8,9 +8,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from seatrial.flows.serving.server import has_lasting_server, last_words, provide_prefect_server
@@ -96,33 +94,6 @@ def _import_ahead() -> None:
     for name in _IMPORTED_AHEAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-
-
-def by_hand(
-    cluster: Path,
-    suite: str,
-    out: Path | None,
-    *,
-    notify: bool,
-    rebuild: bool,
-    require_baseline: bool = False,
-    budget_s: float | None = None,
-    only: Sequence[str] = (),
-) -> RunResult | Unfinished:
-    """Run the flow `check`; return its result, or the exit status and reason of a run without
-    one.
-    """
-    return flow_by_hand(
-        "seatrial.flows.check:check",
-        cluster=str(cluster),
-        suite=suite,
-        out=str(out) if out else None,
-        notify=notify,
-        rebuild=rebuild,
-        require_baseline=require_baseline,
-        budget_s=budget_s,
-        only=list(only) or None,
-    )
 
 
 def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:

@@ -21,7 +21,7 @@ from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
 from seatrial.config.upload import missing_package
-from seatrial.flows.serving.by_hand import by_hand
+from seatrial.flows.serving.by_hand import flow_by_hand
 from seatrial.history import check_history, open_store
 from seatrial.model.errors import InputError, MissingError
 from seatrial.model.result import RunResult, exit_status
@@ -67,15 +67,16 @@ def run_by_hand(
             console.print(f"[bold]seatrial[/] {named}", highlight=False, soft_wrap=True)
         usual_times = partial(_add_usual_times, handler, loaded.name, planned.name)
         threading.Thread(target=usual_times, daemon=True).start()
-        outcome = by_hand(
-            cluster,
-            suite,
-            out,
+        outcome = flow_by_hand(
+            "seatrial.flows.check:check",
+            cluster=str(cluster),
+            suite=suite,
+            out=str(out) if out else None,
             notify=notify,
             rebuild=rebuild,
             require_baseline=require_baseline,
             budget_s=budget_s,
-            only=only,
+            only=list(only) or None,
         )
         if not isinstance(outcome, RunResult):
             console.quiet = False

@@ -5,7 +5,6 @@ none behind either.
 import logging
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from seatrial.system.private import private_folder, private_opener
@@ -89,12 +88,7 @@ class RawLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

@@ -168,7 +168,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr(
-        "seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started")
+        "seatrial.cli.run_by_hand.flow_by_hand", lambda *_, **__: pytest.fail("it was started")
     )
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
@@ -188,7 +188,7 @@ def test_a_run_prints_its_cluster_and_suite_once(
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr(
-        "seatrial.cli.run_by_hand.by_hand",
+        "seatrial.cli.run_by_hand.flow_by_hand",
         lambda *_, **__: Unfinished(3, uncoded("the server is gone")),
     )
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)

@@ -124,7 +124,7 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: raised.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
+    outcome = by_hand.flow_by_hand("seatrial.flows.check:check", cluster="a.yaml")
     assert isinstance(outcome, by_hand.Unfinished)
     assert outcome.exit_status == 3
 

@@ -50,7 +50,7 @@ def run(
         return SimpleNamespace(result=lambda **_: None)
 
     monkeypatch.setattr("seatrial.flows.check.check", check)
-    return by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
+    return by_hand.flow_by_hand("seatrial.flows.check:check", cluster="a.yaml")
 
 
 def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

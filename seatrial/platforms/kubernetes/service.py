@@ -131,8 +131,9 @@ class KubernetesService:
         """
         if self._cluster.gpus:
             resource = gpu_resource(self._cluster)
-            containers = pod["spec"].get("containers", ())
-            return any(_asks_for(container, resource) for container in containers)
+            resources = [each.get("resources") or {} for each in pod["spec"].get("containers", ())]
+            limits = [each.get("limits") or {} for each in resources]
+            return any(str(each.get(resource, "0")) not in ("0", "") for each in limits)
         owners = pod["metadata"].get("ownerReferences") or []
         is_daemon = any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
         return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
@@ -226,13 +227,6 @@ def leaf(labels: dict[str, str]) -> str:
 def _keys(node: Object) -> set[str]:
     """Return the keys of the node's taints, whatever their effect."""
     return {taint["key"] for taint in taints_of(node)}
-
-
-def _asks_for(container: Object, resource: str) -> bool:
-    """Return whether a container's limits have some of a resource."""
-    resources = container.get("resources") or {}
-    limits = resources.get("limits") or {}
-    return str(limits.get(resource, "0")) not in ("0", "")
 
 
 service = KubernetesService

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError
-from seatrial.platforms.local.stage import Stage, opened, read
+from seatrial.platforms.local.stage import opened, read
 from seatrial.platforms.service import ServiceNode, State, taken
 
 _LEAF_NODES = 4  # consecutive nodes count as behind one leaf switch
@@ -18,31 +18,29 @@ class LocalService:
 
     def nodes(self) -> list[ServiceNode]:
         stage = read(self._cluster.name)
-        return [
-            self._node(stage, number, name)
-            for number, name in enumerate(self._cluster.node_names())
-        ]
-
-    def _node(self, stage: Stage, number: int, name: str) -> ServiceNode:
-        state: State = "idle"
-        why = ""
-        if name in stage.out:
-            state = "out"
-            why = stage.out[name]
-        elif name in stage.gated:
-            state = "gated"
-            why = stage.gated[name]
-        elif job := stage.job_on(name):
-            state = "busy"
-            why = job
-        return ServiceNode(
-            name,
-            state,
-            group=f"leaf-{number // _LEAF_NODES}",
-            why=why,
-            is_ours=state == "out",
-            has_failed=state == "gated" and bool(why),
-        )
+        nodes = []
+        for number, name in enumerate(self._cluster.node_names()):
+            state: State = "idle"
+            why = ""
+            if name in stage.out:
+                state = "out"
+                why = stage.out[name]
+            elif name in stage.gated:
+                state = "gated"
+                why = stage.gated[name]
+            elif job := stage.job_on(name):
+                state = "busy"
+                why = job
+            node = ServiceNode(
+                name,
+                state,
+                group=f"leaf-{number // _LEAF_NODES}",
+                why=why,
+                is_ours=state == "out",
+                has_failed=state == "gated" and bool(why),
+            )
+            nodes.append(node)
+        return nodes
 
     def take(self, names: Sequence[str]) -> Cluster:
         """Return the cluster of these nodes alone, with those faults that touch no other node."""

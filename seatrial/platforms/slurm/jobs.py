@@ -14,6 +14,7 @@ from seatrial.platforms.slurm.script import job_name
 
 log = logging.getLogger("seatrial.launch")
 
+_SQUEUE = ("squeue", "--me", "--noheader", "--states=all")
 FORMAT = "%i|%T|%N|%r"  # of squeue: id, state, nodes, reason
 _SWITCH = re.compile(r"^(?:Switch|Block)Name=(\S{1,255}) .*?Nodes=(\S+)", re.MULTILINE)
 _JOB_ID = re.compile(r"\d{1,10}")
@@ -184,18 +185,8 @@ def submit(login: Login, script: str) -> str:
 
 def jobs_of(login: Login, run_id: str) -> list[Job]:
     """Return the jobs of the run in slurmctld, which forgets ended ones after some minutes."""
-    return parse_jobs(
-        login.run(
-            [
-                "squeue",
-                "--me",
-                "--noheader",
-                "--states=all",
-                f"--name={job_name(run_id)}",
-                f"--format={FORMAT}",
-            ]
-        )
-    )
+    options = [f"--name={job_name(run_id)}", f"--format={FORMAT}"]
+    return parse_jobs(login.run([*_SQUEUE, *options]))
 
 
 def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
@@ -215,16 +206,7 @@ def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
 
 def restarts(login: Login, job_id: str) -> int:
     """Count how often Slurm has requeued the job, which keeps its id."""
-    printed = login.run(
-        [
-            "squeue",
-            "--me",
-            "--noheader",
-            "--states=all",
-            f"--jobs={job_id}",
-            "--Format=RestartCnt:10",
-        ]
-    ).strip()
+    printed = login.run([*_SQUEUE, f"--jobs={job_id}", "--Format=RestartCnt:10"]).strip()
     return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
 
 

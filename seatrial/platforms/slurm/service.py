@@ -57,31 +57,23 @@ class SlurmService:
         jobs = self._jobs()
         nodes = []
         for name, (state, reason) in states.items():
-            node = self._node(name, state, reason, groups.get(name, ""), jobs.get(name, ""))
+            group = groups.get(name, "")
+            why = "" if reason == "none" else _shown(reason)
+            if state == "idle":  # and not idle*, planned, reserved, draining
+                node = ServiceNode(name, "idle", group)
+            elif state != "drained":
+                node = ServiceNode(name, "busy", group, jobs.get(name) or why or _shown(state))
+            else:
+                node = ServiceNode(
+                    name,
+                    "gated" if reason.startswith(self._gate) else "out",
+                    group,
+                    why,
+                    is_ours=reason.startswith(OWN),
+                    has_failed=_FAILED in reason,
+                )
             nodes.append(node)
         return nodes
-
-    def _node(self, name: str, state: str, reason: str, group: str, job: str) -> ServiceNode:
-        """Return a node as the gate sees it.
-
-        `state` and `reason` are as sinfo prints them, `group` is the leaf switch, and `job` the one
-        that has the node, or empty.
-        """
-        if state == "idle":  # and not idle*, planned, reserved, draining
-            return ServiceNode(name, "idle", group)
-        why = "" if reason == "none" else _shown(reason)
-        if state != "drained":
-            user = job or why or _shown(state)
-            return ServiceNode(name, "busy", group, user)
-        is_gated = reason.startswith(self._gate)
-        return ServiceNode(
-            name,
-            "gated" if is_gated else "out",
-            group,
-            why,
-            is_ours=reason.startswith(OWN),
-            has_failed=_FAILED in reason,
-        )
 
     def _jobs(self) -> dict[str, str]:
         """Return the job that has each node, such as "job 4711", by name; tests of seatrial do not

@@ -87,7 +87,7 @@ def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(
 ) -> None:
     pod_problem = problem([READY, waits(reason)], {}, 0.0)
     assert pod_problem
-    assert pod_problem.reason.code == code
+    assert pod_problem[1].code == code
 
 
 def test_a_wait_has_the_code_of_its_cause() -> None:
@@ -139,8 +139,9 @@ def test_a_wait_has_the_code_of_its_cause() -> None:
 def test_a_permanent_problem_is_reported_at_once(broken: dict[str, Any], why: str) -> None:
     pod_problem = problem([READY, broken], {}, 0.0)
     assert pod_problem
-    assert pod_problem.pod == "p-0"
-    assert why in pod_problem.reason.sentence
+    name, why_never = pod_problem
+    assert name == "p-0"
+    assert why in why_never.sentence
 
 
 @pytest.mark.parametrize(
