@@ -38,7 +38,6 @@ _SESSION_LINES = 20
 _SESSION_CHARACTERS = 1000
 _SESSIONS_BYTES = 4 * 1024**2  # of all nodes
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
-_MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 _BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
 # What a rank that does not flood prints at most until the others have flooded
 _BYTES_PER_RANK = 64 * 1024
@@ -137,7 +136,7 @@ def mpirun(
         encoded = json.dumps(environment).encode() if python else _for_shell(environment)
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             process.send(encoded + b"\n")
-        with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
+        with RawLog(log_file, hidden) as file:
             file.write(f"$ {command}\n")
             size = testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * size

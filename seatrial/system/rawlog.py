@@ -23,17 +23,10 @@ class RawLog:
     on it. Without a path nothing is written, only redacted.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        secrets: Secrets,
-        *,
-        append: bool = False,
-        max_characters: int = MAX_CHARACTERS,
-    ) -> None:
+    def __init__(self, path: Path | None, secrets: Secrets, *, append: bool = False) -> None:
         self._path = path
         self._redactor = Redactor(secrets)
-        self._room = self._max = max_characters
+        self._room = MAX_CHARACTERS
         self._file: IO[str] | None = None
         if path is not None:
             mode = "a" if append else "w"
@@ -70,7 +63,7 @@ class RawLog:
             self._room -= len(ready)
             if self._room < 0:
                 self._file.write(
-                    f"\n[seatrial: the log ends here, at its bound of {self._max} characters]\n"
+                    f"\n[seatrial: the log ends here, at its bound of {MAX_CHARACTERS} characters]\n"
                 )
                 self._end()
         except OSError as error:

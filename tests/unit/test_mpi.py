@@ -257,7 +257,7 @@ def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
 def test_a_log_does_not_fill_the_disk(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpi, "_MAX_LOG", 1000)
+    monkeypatch.setattr("seatrial.system.rawlog.MAX_CHARACTERS", 1000)
     play(iter([["x" * 30]] * 50), log_file=tmp_path / "x.log")
     text = (tmp_path / "x.log").read_text()
     assert text.endswith("\n[seatrial: the log ends here, at its bound of 1000 characters]\n")

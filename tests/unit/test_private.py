@@ -239,8 +239,9 @@ def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert (tmp_path / "x.log").read_text() == "one\ntwo\n"
 
 
-def test_a_log_is_bounded(tmp_path: Path) -> None:
-    with RawLog(tmp_path / "x.log", SECRETS, max_characters=100) as log:
+def test_a_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.system.rawlog.MAX_CHARACTERS", 100)
+    with RawLog(tmp_path / "x.log", SECRETS) as log:
         assert [len(log.write("y" * 39 + "\n")) for _ in range(5)] == [40] * 5
     text = (tmp_path / "x.log").read_text()
     assert text.startswith(("y" * 39 + "\n") * 2 + "y" * 20 + "\n[seatrial: the log ends here")

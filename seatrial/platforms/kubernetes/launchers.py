@@ -16,20 +16,20 @@ from seatrial.platforms.kubernetes.plan import (
 )
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
-EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
-    Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
-    Kind(
-        "resource.nvidia.com/v1beta1",
-        "ComputeDomain",
-        needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)",
-    ),
-    Kind(
-        "resource.k8s.io/v1",
-        "ResourceClaimTemplate",
-        needs="a Kubernetes with dynamic resource allocation",
-    ),
+# What some runs make besides Secret, Service and the launcher's object
+_RUNTIME = Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer")
+_DOMAIN = Kind(
+    "resource.nvidia.com/v1beta1",
+    "ComputeDomain",
+    needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)",
 )
-_ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
+_CLAIM_TEMPLATE = Kind(
+    "resource.k8s.io/v1",
+    "ResourceClaimTemplate",
+    needs="a Kubernetes with dynamic resource allocation",
+)
+_SERVICE = Kind("v1", "Service")
+_ALWAYS = (Kind("v1", "Pod"), _SERVICE, Kind("v1", "Secret"))
 
 
 class Launcher(Protocol):
@@ -45,14 +45,18 @@ class Launcher(Protocol):
         """Return the objects to submit; the last makes the pods and owns the others. Pure."""
 
 
-def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
-    """Return the object that makes the pods, with the run's name, labels and queue."""
+def _manifest(kind: Kind, metadata: Object, spec: Object) -> Object:
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "metadata": plan.parent_metadata(),
+        "metadata": metadata,
         "spec": spec,
     }
+
+
+def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
+    """Return the object that makes the pods, with the run's name, labels and queue."""
+    return _manifest(kind, plan.parent_metadata(), spec)
 
 
 def failed(parent: Object) -> str | None:
@@ -157,24 +161,19 @@ class TrainJob:
             "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],
         }
         runtime = {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainingRuntime",
-            "metadata": plan.metadata(),
-            "spec": {
-                "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
-                "template": {"spec": job_set},
-            },
+            "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
+            "template": {"spec": job_set},
         }
         spec = {
             "suspend": bool(plan.settings.queue),
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
+                "kind": _RUNTIME.kind,
                 "name": plan.name,
             },
             "trainer": {"numNodes": plan.node_count, "numProcPerNode": plan.run.cluster.slots},
         }
-        return [runtime, parent_of(plan, self.kind, spec)]
+        return [_manifest(_RUNTIME, plan.metadata(), runtime), parent_of(plan, self.kind, spec)]
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
@@ -303,39 +302,26 @@ def claims(plan: KubernetesPlan) -> list[Object]:
     interfaces.
     """
     profile = plan.settings.profile
-    made: list[Object] = []
+    made = []
     if profile.compute_domain:
-        made.append(
-            {
-                "apiVersion": "resource.nvidia.com/v1beta1",
-                "kind": "ComputeDomain",
-                "metadata": plan.metadata(),
-                "spec": {
-                    "numNodes": plan.node_count,
-                    "channel": {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}},
-                },
-            }
-        )
+        channel = {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}}
+        spec: Object = {"numNodes": plan.node_count, "channel": channel}
+        made.append(_manifest(_DOMAIN, plan.metadata(), spec))
     if profile.rdma_claims:
         exactly = {
             "deviceClassName": "mrdma.google.com",
             "allocationMode": "ExactCount",
             "count": profile.rdma_claims,
         }
-        made.append(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": plan.metadata(name=f"{plan.name}-{RDMA}"),
-                "spec": {"spec": {"devices": {"requests": [{"name": RDMA, "exactly": exactly}]}}},
-            }
-        )
+        spec = {"spec": {"devices": {"requests": [{"name": RDMA, "exactly": exactly}]}}}
+        made.append(_manifest(_CLAIM_TEMPLATE, plan.metadata(name=f"{plan.name}-{RDMA}"), spec))
     return made
 
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds of objects that any run may have made, owners first."""
-    return (*(launcher.kind for launcher in LAUNCHERS.values()), *EXTRAS, *_ALWAYS)
+    of_launchers = (launcher.kind for launcher in LAUNCHERS.values())
+    return (*of_launchers, _RUNTIME, _DOMAIN, _CLAIM_TEMPLATE, *_ALWAYS)
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:
@@ -370,14 +356,10 @@ def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
 
 def service(plan: KubernetesPlan) -> Object:
     """Return a headless Service, which gives every pod a name before it is ready."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": plan.metadata(),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE},
-            "ports": [{"name": "ssh", "port": plan.run.cluster.ssh_port}],
-        },
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE},
+        "ports": [{"name": "ssh", "port": plan.run.cluster.ssh_port}],
     }
+    return _manifest(_SERVICE, plan.metadata(), spec)

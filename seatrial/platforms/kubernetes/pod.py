@@ -111,10 +111,12 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
         spec["hostIPC"] = True
     if settings.host_network:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return merged(
-        {key: value for key, value in spec.items() if value not in (None, [], {})},
-        settings.pod_spec,
-    )
+    return merged(_filled(spec), settings.pod_spec)
+
+
+def _filled(spec: Object) -> Object:
+    """Return the entries that have a value."""
+    return {key: value for key, value in spec.items() if value not in (None, [], {})}
 
 
 def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
@@ -136,7 +138,7 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
             "timeoutSeconds": 5,
             "failureThreshold": int(plan.settings.start_timeout_s) + 60,
         },
-        "resources": {key: value for key, value in resources.items() if value},
+        "resources": _filled(resources),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"], "add": capabilities(cluster, ())},
@@ -148,10 +150,7 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
             *volume_mounts(plan.settings.volumes),
         ],
     }
-    made = merged(
-        {key: value for key, value in container.items() if value not in (None, [], {})},
-        plan.settings.container,
-    )
+    made = merged(_filled(container), plan.settings.container)
     if made["securityContext"].get("privileged"):  # Kubernetes refuses both together
         made["securityContext"]["allowPrivilegeEscalation"] = True
     return made
@@ -249,11 +248,9 @@ def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (
-        None,
-        taint["key"],
-    ):
-        return False
+    for name in ("effect", "key"):
+        if toleration.get(name) not in (None, taint[name]):
+            return False
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get(
         "value", ""
     )

@@ -45,21 +45,17 @@ _KEEPERS: "dict[str, subprocess.Popen[bytes]]" = {}  # that this process has sta
 
 
 def write_files(
-    plan: LocalPlan,
-    cluster: Cluster,
-    files: dict[str, str],
-    host_keys: dict[str, KeyPair],
-    nodes: tuple[Node, ...],
+    plan: LocalPlan, cluster: Cluster, host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
 ) -> None:
-    """Write everything that the nodes start from: `files`, the run's keys, and the keeper's
-    specification.
+    """Write everything that the nodes start from: their configuration, the run's keys, and the
+    keeper's specification.
     """
     run_key = new_key_pair()
     wrong = set()  # nodes that answer with another key than is known
     for fault in cluster.faults:
         if isinstance(fault, NodeFault) and fault.host_key:
             wrong.add(fault.node)
-    files = files | {
+    files = _files(plan, cluster) | {
         "authorized_keys": f"{run_key.public}\n",
         "known_hosts": known_hosts(nodes),
         "id_ed25519": run_key.private,
@@ -150,9 +146,8 @@ class Local:
     def render(self, run: Run) -> Rendered:
         cluster = run.cluster
         plan = planning.layout(run.run_id, cluster, states.run_folder(run.run_id, _KIND))
-        account = _account()
         nodes = tuple(node_of(cluster, node.name, node.address, "") for node in plan.nodes)
-        return Rendered(_files(plan, cluster, account), _testbed(plan, cluster, account, nodes))
+        return Rendered(_files(plan, cluster), _testbed(plan, cluster, nodes))
 
     def launch(self, run: Run) -> Testbed:
         cluster = run.cluster
@@ -167,15 +162,14 @@ class Local:
                 if job := stage.job_on(node):  # it came since the nodes were chosen
                     raise LaunchError.of("gave-way", job=job)
         plan = planning.layout(run.run_id, cluster, folder)
-        account = _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(
             node_of(cluster, node.name, node.address, host_keys[node.name].public)
             for node in plan.nodes
         )
-        write_files(plan, cluster, _files(plan, cluster, account), host_keys, nodes)
+        write_files(plan, cluster, host_keys, nodes)
         _KEEPERS[run.run_id] = start_keeper(plan)
-        testbed = _testbed(plan, cluster, account, nodes)
+        testbed = _testbed(plan, cluster, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names
         # those that are late.
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
@@ -201,7 +195,7 @@ class Local:
         nodes = tuple(
             node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes
         )
-        return _testbed(plan, cluster, _account(), nodes)
+        return _testbed(plan, cluster, nodes)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         for log in sorted(states.run_folder(run_id, _KIND).glob("nodes/*/node.log")):
@@ -263,9 +257,7 @@ def _account() -> Account:
     return Account(name, os.getuid(), os.getgid())
 
 
-def _testbed(
-    plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]
-) -> Testbed:
+def _testbed(plan: LocalPlan, cluster: Cluster, nodes: tuple[Node, ...]) -> Testbed:
     waiting = plan.waiting(cluster)
 
     def after_check(name: str) -> None:
@@ -291,7 +283,7 @@ def _testbed(
         cluster,
         plan.run_id,
         nodes,
-        user=account.name,
+        user=_account().name,
         key_file=plan.state / states.KEY_FILE,
         dial=partial(_dial, plan.state),
         workdir=str(plan.state / "work"),
@@ -303,10 +295,11 @@ def _testbed(
     )
 
 
-def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:
+def _files(plan: LocalPlan, cluster: Cluster) -> dict[str, str]:
     """Return every configuration file of the run, by its path under the run's folder; keys are made
     at launch.
     """
+    account = _account()
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan, cluster),
