@@ -57,16 +57,16 @@ def container_name(settings: BaremetalPlatform, run_id: str) -> str:
     return f"seatrial-{run_id}" if settings.has_daemon else ""
 
 
-def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Container | None:
-    """Return the container of a run; None without runtime.
-
-    `folder` is the run's on the host, mounted at the same path.
+def container_of(run: Run, settings: BaremetalPlatform) -> Container | None:
+    """Return the container of a run, with the run's folder at the path that it has on the host;
+    None without runtime.
     """
     cluster = run.cluster
     program = settings.runtime
     image = run.nodes_image
     if program == "none":
         return None
+    folder = run_folder(settings, run.run_id)
     if settings.has_daemon:
         name = container_name(settings, run.run_id)
         command = (program, "run", f"--name={name}", *_options(cluster, settings, folder), image)
@@ -203,7 +203,7 @@ def start_nodes(
     Raises MissingError without ssh.
     """
     folder = node_folder(settings, run.run_id)
-    container = container_of(run, settings, run_folder(settings, run.run_id))
+    container = container_of(run, settings)
     request = {
         "verb": "start",
         "run_id": run.run_id,

@@ -144,7 +144,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         folder = node_folder(self._settings, run.run_id)
         python = shlex.quote(self._settings.python)
         hosts = self._settings.hosts
-        container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
+        container = container_of(run, self._settings)
         port = run.cluster.ssh_port
         nodes = [
             HostAddress(name=host, address=host, port=port, user="root", proxied=False)
@@ -170,7 +170,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         write_private(folder / "ssh_config", ssh_config(settings))
         write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
-        if container := container_of(run, settings, run_folder(settings, run.run_id)):
+        if container := container_of(run, settings):
             # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
             write_private(folder / "untouched.json", json.dumps(settings.hosts))
             ensure_images(hosts, settings, container)
@@ -280,7 +280,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         cluster = self._cluster
         settings = self._settings
         run = trial_run(cluster)
-        container = container_of(run, settings, run_folder(settings, run.run_id))
+        container = container_of(run, settings)
         request = {
             "verb": "check",
             "mpirun": cluster.mpi.mpirun,

@@ -121,7 +121,7 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            waits = [sum(waited_s(pid).values()) for pid in descendants(os.getpid())]
+            waits = [sum(waited_s(pid).values()) for pid in descendants()]
             longest_s = max(waits, default=0.0)
             return f"time is up; {longest_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
@@ -134,7 +134,7 @@ def end_all(child):
     """Terminate, then kill the child's whole tree, with orphans that this process has adopted."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE_S
-        for pid in descendants(os.getpid()):
+        for pid in descendants():
             try:
                 os.kill(pid, signal_number)
             except OSError:
@@ -142,7 +142,7 @@ def end_all(child):
         while time.monotonic() < deadline:
             child.poll()
             reap()
-            if not descendants(os.getpid()):
+            if not descendants():
                 return
             time.sleep(0.02)
 
@@ -156,8 +156,8 @@ def reap():
         pass
 
 
-def descendants(root):
-    """Return the processes below one."""
+def descendants():
+    """Return the processes below this one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -168,7 +168,7 @@ def descendants(root):
                 continue
             children.setdefault(parent, []).append(int(entry))
     pids = []
-    queue = [root]
+    queue = [os.getpid()]
     while queue:
         below = children.get(queue.pop(), [])
         pids += below

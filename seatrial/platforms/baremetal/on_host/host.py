@@ -284,21 +284,22 @@ def remove(container: Optional[Json]) -> bool:
     program = container["program"]
     name = container["name"]
     listing = [program, "ps", "--all", "--quiet", "--filter", "name=^{}$".format(name)]
-    if is_empty(call(listing, CALL_S)):
+    if is_gone(listing):
         return True
     call([program, "stop", "-t", str(CONTAINER_STOP_S), name], CONTAINER_STOP_S + CALL_S)
     deadline = time.monotonic() + CONTAINER_STOP_S
     while True:  # docker removes it by itself meanwhile, and lists it until it has
         call([program, "rm", "--force", name], CALL_S)
-        if is_empty(call(listing, CALL_S)):
+        if is_gone(listing):
             return True
         if time.monotonic() > deadline:
             return False
         time.sleep(0.5)
 
 
-def is_empty(answer: Tuple[int, str]) -> bool:
-    """Return whether no container of the run is listed, or the runtime is missing."""
+def is_gone(listing: List[str]) -> bool:
+    """Return whether the command lists no container of the run, or the runtime is missing."""
+    answer = call(listing, CALL_S)
     return answer[0] == 127 or answer == (0, "")
 
 
