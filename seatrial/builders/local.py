@@ -31,7 +31,10 @@ def docker_argv(plan: BuildPlan, metadata: Path) -> list[str]:
     """Return the command line. BuildKit finds Dockerfile.dockerignore itself."""
     config = plan.config
     return [
-        *("docker", "buildx", "build", "--progress=plain"),
+        "docker",
+        "buildx",
+        "build",
+        "--progress=plain",
         f"--platform={','.join(plan.platforms)}",
         f"--file={config.context / config.dockerfile}",
         f"--tag={plan.reference}",
@@ -51,7 +54,11 @@ def buildah_argv(plan: BuildPlan) -> list[str]:
     config = plan.config
     ignore = ignore_file(config)
     return [
-        *("buildah", "bud", "--layers", "--isolation=chroot", "--ulimit=nofile=1024:1024"),
+        "buildah",
+        "bud",
+        "--layers",
+        "--isolation=chroot",
+        "--ulimit=nofile=1024:1024",
         f"--platform={plan.platforms[0]}",
         f"--file={config.context / config.dockerfile}",
         *([f"--ignorefile={ignore}"] if ignore else []),

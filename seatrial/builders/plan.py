@@ -86,8 +86,7 @@ def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, obj
             kind = "link"
             content = str(path.readlink()).encode()
         else:
-            is_executable = path.stat().st_mode & 0o111
-            kind = "755" if is_executable else "644"
+            kind = "755" if path.stat().st_mode & 0o111 else "644"
             content = path.read_bytes()
         content_digest = hashlib.sha256(content).hexdigest()
         digest.update(f"\0{name}\0{kind}\0{content_digest}".encode())

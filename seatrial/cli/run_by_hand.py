@@ -54,8 +54,7 @@ def run_by_hand(
 ) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
-    Raises InputError before the flow is started when cluster, suite or folder are not what they
-    should be.
+    Raises InputError before the flow starts where cluster, suite or folder cannot be used.
     """
     loaded, planned = _checked(cluster, suite, out, junit, only, notify=notify)
     handler = TerminalHandler(

@@ -89,8 +89,11 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
         "--network=host",
         "--ipc=host",
         "--uts=host",
+        "--user=0",
+        "--entrypoint=sh",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
     )
-    yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
     yield from (
         f"--ulimit={name}={limit}:{limit}"

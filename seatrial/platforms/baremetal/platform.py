@@ -279,8 +279,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         """List what would keep a run from starting, on every host. Changes nothing on them."""
         cluster = self._cluster
         settings = self._settings
-        run = trial_run(cluster)
-        container = container_of(run, settings)
+        container = container_of(trial_run(cluster), settings)
         request = {
             "verb": "check",
             "mpirun": cluster.mpi.mpirun,

@@ -16,21 +16,22 @@ from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 # What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
 _TAKEN = (
-    *(
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/proc",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/usr",
-        "/var/run",
-    ),
-    *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var/run",
+    "/opt/hpcx",
+    "/root/.ssh",
+    "/third_party",
+    "/tmp/seatrial",
 )
 
 

@@ -72,8 +72,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
         reasons += nodes_that_fit(nodes, cluster, settings)
-        meant = _meant(nodes, cluster, settings)
-        if missing := not_requested(meant, cluster, settings):
+        if missing := not_requested(_meant(nodes, cluster, settings), cluster, settings):
             reasons.append(missing)
     return reasons
 

@@ -107,8 +107,7 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
     logs = []
     for container, file in files.items():
         state = state_of.get(container, phase)
-        log_title = f"{title} {container}: {state}"
-        logs.append(PodLog(file, name, container, log_title))
+        logs.append(PodLog(file, name, container, f"{title} {container}: {state}"))
     return logs
 
 

@@ -165,8 +165,7 @@ class KubernetesService:
         """Isolate a node, or leave it at the gate, and set its condition to failed."""
         if self._gate not in _keys(self._nodes.find(name)):
             self._nodes.isolate(name, run_id, code)
-        message = f"{code} in run {run_id}"
-        self._set_condition(name, "False", code, message)
+        self._set_condition(name, "False", code, f"{code} in run {run_id}")
 
     def let_in(self, name: str) -> None:
         """Set the condition to passed and take the taints off.

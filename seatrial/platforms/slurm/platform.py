@@ -104,7 +104,11 @@ class SrunLauncher:
         bind = shlex.quote(self.folder)
         container = container_of(self.cluster, self.image, env, [f"{bind}:{bind}"])
         return [
-            *("srun", f"--jobid={self.job_id}", f"--job-name={_NAME}", "--overlap", "--input=none"),
+            "srun",
+            f"--jobid={self.job_id}",
+            f"--job-name={_NAME}",
+            "--overlap",
+            "--input=none",
             f"--nodes={len(testbed.nodes)}",
             f"--nodelist={','.join(testbed.names)}",
             f"--ntasks={testbed.world_size}",
@@ -114,12 +118,10 @@ class SrunLauncher:
                 if self._has_a_gpu_each
                 else ()
             ),
-            *(
-                "--cpu-bind=none",
-                "--mem=0",
-                f"--mpi={self.settings.mpi_plugin}",
-                "--kill-on-bad-exit=1",
-            ),
+            "--cpu-bind=none",
+            "--mem=0",
+            f"--mpi={self.settings.mpi_plugin}",
+            "--kill-on-bad-exit=1",
             "--label",
             *shlex.split(" ".join((*container.options, *container.command))),
             *argv,

@@ -308,8 +308,7 @@ def different_devices(
         groups[alike].append((named["device"], digest))
     for group in groups.values():
         names = [name for name, _ in group]
-        digests_of_group = [digest for _, digest in group]
-        others = outliers(digests_of_group)
+        others = outliers([digest for _, digest in group])
         if others is None:
             devices_alike = ", ".join(names)
             yield "corrupt", f"{devices_alike}: alike, and their results differ"
@@ -401,8 +400,7 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
             document[part.name.lower()] = part.figures
     try:
         with open(file, "w") as stream:
-            content = json.dumps(document, indent=2)
-            stream.write(content + "\n")
+            stream.write(json.dumps(document, indent=2) + "\n")
     except OSError as error:
         sys.stderr.write(f"check: {file} cannot be written: {error.strerror}\n")
 

@@ -117,8 +117,7 @@ class Checkpoints:
         if self.options.slow_checkpoint_s:
             time.sleep(self.options.slow_checkpoint_s)
         state = self._state()
-        own_bytes = sum(bytes_of(state))
-        size = self._over_ranks(own_bytes)
+        size = self._over_ranks(sum(bytes_of(state)))
         target = self._path(step)
         if self.options.checkpoint_async:
             future = dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group)
@@ -173,8 +172,7 @@ class Checkpoints:
         dist.broadcast(numbers, 0)
         if not file.exists():
             partial = file.with_name(f"{_METADATA}.{os.getpid()}")
-            received = bytes(numbers.tolist())
-            partial.write_bytes(received)
+            partial.write_bytes(bytes(numbers.tolist()))
             partial.replace(file)
 
     def restore(self) -> int:
@@ -218,8 +216,7 @@ class Checkpoints:
             return
         before = digest_of(self.model.parameters())
         seconds = self._load(steps[-1])
-        after = digest_of(self.model.parameters())
-        differing = self._over_ranks(before != after)
+        differing = self._over_ranks(before != digest_of(self.model.parameters()))
         written_bytes, _ = self.writes[-1]
         self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 

@@ -218,8 +218,7 @@ class RankSweep:
         largest = self.sizes[-1]
         smallest = self.sizes[0]
         for size in (largest, smallest):
-            layout = self.shape(size)
-            source, target = self.prepare(layout, in_place=False)
+            source, target = self.prepare(self.shape(size), in_place=False)
             for _ in range(self.options.warmup_iterations):
                 self.collective(source, target)
 
@@ -238,11 +237,9 @@ class RankSweep:
         it.
         """
         self._turn += 1
-        longest = max(layout.sent, layout.received)
-        spoil(self._receive[:longest])
+        spoil(self._receive[: max(layout.sent, layout.received)])
         source, target = self.buffers(layout, in_place=in_place)
-        own_data = self.data(self.here.rank, layout)
-        fill(source, own_data)
+        fill(source, self.data(self.here.rank, layout))
         return source, target
 
     def buffers(self, layout: Shape, *, in_place: bool) -> tuple[Tensor, Tensor]:
@@ -277,8 +274,7 @@ class RankSweep:
         for _ in range(iterations):
             self.collective(source, target)
         elapsed = time.perf_counter() - started
-        summed = over_ranks(elapsed / iterations)
-        return summed / int(self.here.world_size)
+        return over_ranks(elapsed / iterations) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: Tensor) -> int:
         """Count wrong elements, summed over the ranks, so that every rank has the same number."""

@@ -90,8 +90,7 @@ class Watchdog:
             looked = now
             if now - self.last < self.limit_s:
                 continue
-            line = json.dumps(self._report())
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(json.dumps(self._report()) + "\n")
             sys.stdout.flush()
             time.sleep(_GRACE_S)
             os._exit(1)

@@ -83,8 +83,7 @@ def look(gpus, wanted_ports, deadline):
     faults = []
     unknown = []
     listed = inventory.gpu_list(deadline)
-    functions = inventory.gpu_addresses([])
-    on_bus = {each.rpartition(".")[0] for each in functions}
+    on_bus = {each.rpartition(".")[0] for each in inventory.gpu_addresses([])}
     if len(listed) < gpus:
         found = len(listed) or len(on_bus)
         if found < gpus:

@@ -87,15 +87,24 @@ class Block(nn.Module):
         query = heads[0]
         key = heads[1]
         value = heads[2]
-        products = query @ key.transpose(-2, -1)
-        scores = products / math.sqrt(per_head)
-        weights = scores.masked_fill(future, -math.inf).softmax(-1)
-        attended = weights @ value
+        attended = _attend(query, key, value, future)
         by_position = attended.transpose(1, 2)
         heads_joined = by_position.reshape(batch, length, width)
         x = x + self.out(heads_joined)
         normalised = self.feed_norm(x)
         return x + self.feed(normalised)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, future: Tensor) -> Tensor:
+    """Return the mean of the values for each query, weighted by how well their keys fit; each
+    tensor is (batch, heads, sequence, width of a head).
+    """
+    per_head = query.shape[-1]
+    products = query @ key.transpose(-2, -1)
+    scores = products / math.sqrt(per_head)
+    seen = scores.masked_fill(future, -math.inf)
+    weights = seen.softmax(-1)
+    return weights @ value
 
 
 class Transformer(nn.Module):

@@ -58,8 +58,7 @@ def number(value: object) -> float | None:
     """Return a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    is_finite = abs(value) < math.inf
-    return float(value) if is_finite else None
+    return float(value) if abs(value) < math.inf else None
 
 
 def figure(value: float) -> str:

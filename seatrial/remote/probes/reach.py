@@ -132,8 +132,7 @@ def read(one):
     one.received += data
     if one.received.startswith(MAX_STARTUPS):
         return "max-startups"
-    lines = one.received.split(b"\n")
-    if any(line.startswith(VERSIONS) for line in lines):
+    if any(line.startswith(VERSIONS) for line in one.received.split(b"\n")):
         with suppress(OSError):
             one.sock.shutdown(socket.SHUT_RDWR)
         return ""

@@ -136,8 +136,7 @@ def _replay(
 
 def _short_digest(text: str) -> str:
     """Return 16 hexadecimal digits for a text."""
-    digest = hashlib.sha256(text.encode())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:
@@ -150,8 +149,7 @@ def digest_of(tensors: Iterable[Tensor]) -> str:
     with torch.no_grad():
         for tensor in tensors:
             words = words_of(local(tensor).detach())
-            starts = range(0, len(words), _WORDS)
-            parts = [_weighted(words, first) for first in starts]
+            parts = [_weighted(words, first) for first in range(0, len(words), _WORDS)]
             sums.append(sum(parts))
     values = []
     if sums:  # one copy from the device for all tensors
@@ -173,8 +171,7 @@ def words_of(tensor: Tensor) -> Tensor:
 
     A NaN is equal to no NaN, and -0 is equal to 0: as integers they are what they are.
     """
-    integers = _INTEGERS[tensor.element_size()]
-    return tensor.contiguous().view(-1).view(integers)
+    return tensor.contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
 
 
 def _weighted(words: Tensor, first: int) -> Tensor:
@@ -184,8 +181,7 @@ def _weighted(words: Tensor, first: int) -> Tensor:
     """
     part = words[first : first + _WORDS].long()
     start = first + 1
-    end = start + len(part)
-    places = torch.arange(start, end, device=words.device)
+    places = torch.arange(start, start + len(part), device=words.device)
     weights = places * 0x9E3779B1 | 1
     return (part * weights).sum()
 

@@ -94,8 +94,7 @@ class Trainer:
         """Return the loss of a batch: cross entropy, the mean over all that is predicted."""
         inputs, labels = batch
         with self.autocast():
-            logits = self.forward(inputs)
-            return cross_entropy(logits.flatten(0, -2), labels.flatten())
+            return cross_entropy(self.forward(inputs).flatten(0, -2), labels.flatten())
 
     def update(self, loss: torch.Tensor) -> None:
         """Run the backward pass, in which gradients mix, and the optimizer's step.
