@@ -29,7 +29,7 @@ from seatrial.flows.promote import promote_run
 from seatrial.flows.qualify import qualify
 from seatrial.flows.reap import reap
 from seatrial.flows.serving.automations import install_all
-from seatrial.flows.serving.serve import REAP_CRON, ServeConfig, first_date
+from seatrial.flows.serving.serve import REAP_CRON, ScheduledPass, ServeConfig, first_date
 from seatrial.flows.serving.signals import end_runs, end_with_parent, starts_runs
 
 
@@ -105,14 +105,7 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
     A schedule that a person has switched off stays off, because nothing here says `active`.
     """
     scheduled = site.scheduled()
-    schedules = [
-        DeploymentScheduleCreate(
-            schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
-            slug=each.cluster,
-            parameters={"cluster": each.file, "suite": each.suite},
-        )
-        for each in scheduled
-    ]
+    schedules = [_on_schedule(each, suite=each.suite) for each in scheduled]
     nightly = {"cluster": scheduled[0].file, "suite": scheduled[0].suite}
     reaping = DeploymentScheduleCreate(
         schedule=CronSchedule(cron=REAP_CRON, timezone="UTC"), slug="reap"
@@ -125,24 +118,25 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
     )
     yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
     yield deploy(check, "ad-hoc", parameters={"cluster": scheduled[0].file}, tags=["ad-hoc"])
-    passes = [
-        DeploymentScheduleCreate(
-            schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
-            slug=each.cluster,
-            parameters={"cluster": each.file, "watch": True},
-        )
-        for each in site.qualifying()
-    ]
     yield deploy(
         qualify,
         "qualify",
-        schedules=passes,
+        schedules=[_on_schedule(each, watch=True) for each in site.qualifying()],
         parameters={"cluster": scheduled[0].file},
         tags=["qualify"],
     )
     yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
     yield deploy(alarm, "alarm")
     yield deploy(promote_run, "promote")
+
+
+def _on_schedule(each: ScheduledPass, **parameters: object) -> DeploymentScheduleCreate:
+    """Return the schedule of a cluster, with further parameters of the flow."""
+    return DeploymentScheduleCreate(
+        schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
+        slug=each.cluster,
+        parameters={"cluster": each.file, **parameters},
+    )
 
 
 def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:

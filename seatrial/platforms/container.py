@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 KEYS = "/etc/seatrial"  # where the entry point looks for the run's keys
 # The entry point, which any image may have as its command: it travels with the keys.
 _ENTRY_FILES = (
-    *(f"bin/seatrial-{name}" for name in ("node", "functions", "ready", "session")),
+    "bin/seatrial-node",
+    "bin/seatrial-functions",
+    "bin/seatrial-ready",
+    "bin/seatrial-session",
     "sshd_config",
 )
 ENTRY_FILES = tuple(Path(name).name for name in _ENTRY_FILES)

@@ -43,7 +43,11 @@ GCS_FUSE = "gcsfuse.csi.storage.gke.io"
 _LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"
 # Without limits: what a sidecar may use is what the node has, and a small one throttles or ends
 # what reads from it.
-_UNLIMITED = {f"gke-gcsfuse/{cache}-limit": "0" for cache in ("cpu", "memory", "ephemeral-storage")}
+_UNLIMITED = {
+    "gke-gcsfuse/cpu-limit": "0",
+    "gke-gcsfuse/memory-limit": "0",
+    "gke-gcsfuse/ephemeral-storage-limit": "0",
+}
 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
