@@ -73,15 +73,9 @@ def numbered(gpus):
 def by_gpu(command, deadline, *options):
     """Return amd-smi's answer for each GPU, by its number."""
     answer = answered(["amd-smi", command, *options, "--json"], deadline)
-    entries = (
-        answer
-        if isinstance(answer, list)
-        else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
-    )
-    entries = (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
-    return {entry["gpu"]: entry for entry in entries if isinstance(entry.get("gpu"), int)}
+    if not isinstance(answer, list):
+        answer = entries(answer, "gpu_data") or entries(answer, "xgmi_metric")
+    return {entry["gpu"]: entry for entry in answer if isinstance(within(entry, "gpu"), int)}
 
 
 def answered(command, deadline):
