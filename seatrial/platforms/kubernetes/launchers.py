@@ -16,7 +16,6 @@ from seatrial.platforms.kubernetes.plan import (
 )
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
-# What some runs make besides Secret, Service and the launcher's object
 _RUNTIME = Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer")
 _DOMAIN = Kind(
     "resource.nvidia.com/v1beta1",
@@ -28,6 +27,8 @@ _CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate",
     needs="a Kubernetes with dynamic resource allocation",
 )
+# What some runs make besides Secret, Service and the launcher's object
+EXTRAS = (_RUNTIME, _DOMAIN, _CLAIM_TEMPLATE)
 _SERVICE = Kind("v1", "Service")
 _ALWAYS = (Kind("v1", "Pod"), _SERVICE, Kind("v1", "Secret"))
 
@@ -320,8 +321,7 @@ def claims(plan: KubernetesPlan) -> list[Object]:
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds of objects that any run may have made, owners first."""
-    of_launchers = (launcher.kind for launcher in LAUNCHERS.values())
-    return (*of_launchers, _RUNTIME, _DOMAIN, _CLAIM_TEMPLATE, *_ALWAYS)
+    return (*(launcher.kind for launcher in LAUNCHERS.values()), *EXTRAS, *_ALWAYS)
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:

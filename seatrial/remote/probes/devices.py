@@ -28,7 +28,7 @@ import time
 import thorough
 from command_line import parser_of
 from machine_lock import MachineLock
-from thorough import sampled
+from thorough import MULTIPLIER, sampled
 from torch_device import NumpyProcessors, TorchDevice, processors
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
@@ -52,8 +52,7 @@ OPTIONS = (
     ("--stress-s", float, 0.0, "seconds that all GPUs multiply at once"),
 )
 
-# Odd: of splitmix64, as signed 64 bit integers
-MULTIPLIER = -7046029254386353131
+# Odd: of splitmix64, as a signed 64 bit integer
 OFFSET = -4658895280553007687
 WORD = 1 << 64
 

@@ -47,7 +47,7 @@ STORED = {
 # Of NVIDIA's
 LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}
 BYTES = 1 << 28
-# Odd: each word gets a value of its own, which shows lines that are mixed up
+# Odd, of splitmix64: each word gets a value of its own, which shows lines that are mixed up
 MULTIPLIER = -7046029254386353131
 # No bit, all, every other, and those between
 CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))

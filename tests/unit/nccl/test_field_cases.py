@@ -68,13 +68,13 @@ def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
 
 def test_the_second_line_of_a_hook_is_the_cause() -> None:
     pod = documents("56-k8s-hook-error-in-second-line")["pod"]
-    cause = problem([pod], {"p-0": 0.0}, 1000.0)
-    assert (
-        cause
-        and "pod p-0 on node-a" in cause.reason.sentence
-        and "driver/library version mismatch" in cause.reason.sentence
-    )
-    assert cause.reason.code == "log-driver-mismatch"
+    found = problem([pod], {"p-0": 0.0}, 1000.0)
+    assert found
+    name, reason = found
+    assert name == "p-0"
+    assert "pod p-0 on node-a" in reason.sentence
+    assert "driver/library version mismatch" in reason.sentence
+    assert reason.code == "log-driver-mismatch"
     assert "reboot" in (CATALOG["log-driver-mismatch"].next_step or "")
 
 
