@@ -79,7 +79,9 @@ def past_runs(
 
     Raises SeatrialError when the store cannot be read.
     """
-    runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
+    if chosen is None:
+        chosen = _runs_before(store, cluster, suite, before)
+    runs = list(chosen)
     run_ids = [run.run_id for run in runs]
     readings = _readings(store, run_ids, names, machines or Machines())
     passed = [run for run in runs if run.passed]
@@ -196,16 +198,19 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     value = readings.value
     count = np.bincount(cell, minlength=size)
     start = np.cumsum(count) - count
-    in_turn = value[np.argsort(cell, kind="stable")]
+    order = np.argsort(cell, kind="stable")
+    in_turn = value[order]
     has_any = count > 0
     first = _at(in_turn, start, has_any)
-    sums: Floats = np.bincount(cell, value, minlength=size).astype(np.float64, copy=False)
+    total = np.bincount(cell, value, minlength=size)
+    sums: Floats = total.astype(np.float64, copy=False)
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
     bad = np.bincount(bad_cell, minlength=size)
     good = has_any & (bad == 0)
     scatter = scatters(in_turn, start, count).reshape(shape)
-    noise = np.tile(median_of(scatter), len(runs))
+    usual = median_of(scatter)
+    noise = np.tile(usual, len(runs))
     return PastRuns(
         runs,
         first=first.reshape(shape),
@@ -221,7 +226,8 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
 def _are_whole(runs: Sequence[RunRow]) -> Bools:
     """Mask of the runs whose results were right."""
     is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
-    return np.array(is_whole, dtype=bool)
+    mask: Bools = np.array(is_whole, dtype=bool)
+    return mask
 
 
 def _mean_of_others(first: Floats, sums: Floats, count: Ints) -> Floats:

@@ -40,16 +40,18 @@ class EarlierRuns:
 
     def past(self, places: Ints, weekday: int) -> Past:
         """Return the last runs of the series; for a new one, those over another number of ranks."""
-        chosen = {row.run_id for row in chosen_runs(self._runs)}
+        accepted = chosen_runs(self._runs)
+        chosen = {row.run_id for row in accepted}
         runs = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
         at = np.array(runs, dtype=np.int64)
         own = np.ix_(at, places)
         sources = self._sources(at, places)
         other = np.ix_(at, sources)
-        measured = self._rows["count"][own] > 0
-        past = {
-            name: np.where(measured, rows[own], rows[other]) for name, rows in self._rows.items()
-        }
+        count = self._rows["count"]
+        measured = count[own] > 0
+        past = {}
+        for name, rows in self._rows.items():
+            past[name] = np.where(measured, rows[own], rows[other])
         weekdays = [self._weekdays[i] for i in runs]
         weekdays.append(weekday)
         return Past(
@@ -64,7 +66,8 @@ class EarlierRuns:
 
     def _sources(self, at: Ints, places: Ints) -> Ints:
         """Return for each series the one whose past runs `at` are taken where it has none."""
-        taught = self._rows["good"][at].sum(axis=0)
+        good = self._rows["good"]
+        taught = good[at].sum(axis=0)
         sources = places.copy()
         for i, place in enumerate(places.tolist()):
             if taught[place] < AGREEING:
@@ -91,9 +94,11 @@ class EarlierRuns:
             "good": ~judged.bad & ~judged.unproven,
         }
         for name, values in kept.items():
-            row = np.full((1, len(self._series)), _KEPT[name])
+            shape = (1, len(self._series))
+            row = np.full(shape, _KEPT[name])
             row[0, places] = values
-            self._rows[name] = np.vstack([self._rows[name], row])
+            before = self._rows[name]
+            self._rows[name] = np.vstack([before, row])
         place = len(self._runs)
         at = datetime.fromtimestamp(place, UTC)
         self._weekdays.append(weekday)

@@ -31,8 +31,10 @@ def looks_like_pairs(head: str) -> bool:
     """Return whether a file begins as a table of pairs does."""
     start = head.lstrip(_BEFORE)
     first, _, _ = start.partition("\n")
-    is_csv = "node_a" in first.lower() and _separator(first) in first
-    is_json = start[:1] in "[{" and '"node_a"' in head
+    names_node = "node_a" in first.lower()
+    is_csv = names_node and _separator(first) in first
+    begins = start[:1]
+    is_json = begins in ("[", "{") and '"node_a"' in head
     return is_csv or is_json
 
 
@@ -57,12 +59,14 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
 
 def _rows(name: str, text: str) -> Iterator[TableRow]:
     """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
-    text = text.strip(_BEFORE)
+    text = text.lstrip(_BEFORE)
     if text[:1] in ("[", "{"):
-        yield from _rows_of_json(name, text)
+        yield from _rows_of_json(name, text.rstrip())
         return
     first, _, _ = text.partition("\n")
-    reader = csv.DictReader(io.StringIO(text), delimiter=_separator(first), skipinitialspace=True)
+    separator = _separator(first)
+    lines = io.StringIO(text)
+    reader = csv.DictReader(lines, delimiter=separator, skipinitialspace=True)
     header = [(field or "").strip().lower() for field in reader.fieldnames or ()]
     _check_header(name, header)
     reader.fieldnames = header
@@ -80,22 +84,24 @@ def _separator(header: str) -> str:
 def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
     """Yield the pairs of a list, of an object that has one, or of a file with one on each line."""
     first, _, others = text.partition("\n")
-    if others and first.rstrip().endswith("}"):
-        by_line = text.splitlines()
-        text = f"[{','.join(filter(str.strip, by_line))}]"
+    is_one_object = first.rstrip().endswith("}")
+    if is_one_object and others:
+        by_line = filter(str.strip, text.splitlines())
+        rows = ",".join(by_line)
+        text = f"[{rows}]"
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{printable(name)}: is no JSON: {error}") from error
-    rows = document
+    pairs = document
     if isinstance(document, dict):
-        rows = document.get("pairs", [document])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        pairs = document.get("pairs", [document])
+    if not isinstance(pairs, list) or not all(isinstance(row, dict) for row in pairs):
         raise InputError(
             f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '
             "with node_a, node_b, gb_s"
         )
-    for row in rows:
+    for row in pairs:
         _check_header(name, [str(field) for field in row])
         yield row
 
@@ -147,9 +153,10 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
+    value = row.get("gb_s")
     text = ""
-    if row.get("gb_s") is not None:
-        text = str(row["gb_s"]).strip()
+    if value is not None:
+        text = str(value).strip()
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -170,7 +177,8 @@ def _size(name: str, row: TableRow) -> int:
     if not text:
         return 1
     size: int | str = text
-    if text.isdigit() and len(text) < 20:
+    is_number = text.isdigit() and len(text) < 20
+    if is_number:
         size = int(text)
     try:
         return parse_size(size)
