@@ -61,7 +61,8 @@ def _rows(name: str, text: str) -> Iterator[TableRow]:
     """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
     text = text.lstrip(_BEFORE)
     if text[:1] in ("[", "{"):
-        yield from _rows_of_json(name, text.rstrip())
+        document = text.rstrip()
+        yield from _rows_of_json(name, document)
         return
     first, _, _ = text.partition("\n")
     separator = _separator(first)
