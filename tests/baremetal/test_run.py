@@ -218,4 +218,4 @@ def test_doctor_names_what_each_host_lacks(
         "baremetal-host-key-unknown",
     ]
     assert problems[1].sentence == "gpu-1: /opt/none/mpirun missing or cannot be run"
-    assert problems[2] == "gpu-1: /mnt does not let programs run (it is mounted noexec)"
+    assert problems[2].sentence == "gpu-1: /mnt does not let programs run (it is mounted noexec)"
