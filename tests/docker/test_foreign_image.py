@@ -58,7 +58,8 @@ def test_a_sweep_of_nccl_tests_needs_no_python(
         bed = replace(
             launched, python="", nodes=tuple(replace(node, gpus=1) for node in launched.nodes)
         )
-        set_up_node(bed, bed.head, 60).transport.close()
+        for node in bed.nodes:
+            set_up_node(bed, node, 60).transport.close()
         outcome = sweep_once(
             run, bed, section, PlannedSweep("all_reduce", sizes), label="all_reduce"
         )
