@@ -17,7 +17,7 @@ from prefect.states import Completed, Crashed, Failed
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, try_check
 from seatrial.checks.localize.rounds import LOCALIZE
 from seatrial.checks.localize.step import Judge, Localized, RepeatDoubts, localize_run
-from seatrial.checks.metrics import REPEATED_WHOLE, Doubts
+from seatrial.checks.metrics import REPEATED_WHOLE, Doubt, Doubts
 from seatrial.detection.noise import AGREEING
 from seatrial.history.past import RunContext
 from seatrial.judge.assess import RunJudge
@@ -85,10 +85,10 @@ def compare(
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
     A measurement in doubt is repeated until its judgement is certain, a suspect explains it, or a
-    repeat adds nothing; and no longer than `until` (of time.monotonic) or than the checks took. The
-    check whose repeats take the least goes first. Without a store, the catalog, physics and peers
-    remain. Raises SeatrialError if the store cannot be read: a run without its history would pass
-    what it should not.
+    repeat adds nothing; and no longer than `until` (of time.monotonic) or than the checks took.
+    What may name a node goes first, then the check whose repeats take the least. Without a store,
+    the catalog, physics and peers remain. Raises SeatrialError if the store cannot be read: a run
+    without its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
@@ -139,16 +139,26 @@ class RepeatBudget:
         left_s = self.until - time.monotonic()
         return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
 
-    def next_of(self, doubts: Iterable[str]) -> str:
-        """Return the check whose repeats will have taken the least time after one more; of equals
-        the first.
+    def next_of(self, doubts: Doubts) -> str:
+        """Return the check to repeat: one that may name a node by its third reading before those
+        that name none, then the one whose repeats will have taken the least time; of equals the
+        first.
         """
-        return min(doubts, key=lambda name: self._spent_s[name] + self._next_s[name])
+
+        def order(name: str) -> tuple[bool, float]:
+            names_none = not any(map(_may_name_a_node, doubts[name]))
+            return names_none, self._spent_s[name] + self._next_s[name]
+
+        return min(doubts, key=order)
 
     def spend(self, name: str, seconds: float) -> None:
         """Count a repeat of the check; the next one takes as long."""
         self._spent_s[name] += seconds
         self._next_s[name] = seconds
+
+
+def _may_name_a_node(doubt: Doubt) -> bool:
+    return doubt.measurement.subject.kind != "cluster" and doubt.taken < AGREEING
 
 
 def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[Check]:

@@ -142,7 +142,7 @@ def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.M
     ]
     budget, order = RepeatBudget(checks, math.inf), []
     for _ in range(6):
-        order.append(budget.next_of(("training", "collectives")))
+        order.append(budget.next_of({"training": [doubt()], "collectives": [doubt()]}))
         budget.spend(order[-1], 3.0 if order[-1] == "collectives" else 10.0)
     assert order == [
         "collectives",
@@ -152,6 +152,23 @@ def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.M
         "collectives",
         "collectives",
     ]
+
+
+def test_what_may_name_a_node_is_read_three_times_before_what_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run whose time for repeats went to a training, while two readings of a node were 70 % too
+    low.
+    """
+    monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
+    checks = [Check(name, Verdict.PASS, Reason(), 9.0) for name in ("devices", "training")]
+    budget, order = RepeatBudget(checks, math.inf), list[str]()
+    of_node = Measurement("matmul", 0.05, "TFLOP/s", Subject("node", "node-2"))
+    for _ in range(4):
+        doubts = {"devices": [Doubt(of_node, 1 + len(order), 24)], "training": [doubt()]}
+        order.append(budget.next_of(doubts))
+        budget.spend(order[-1], 7.0)
+    assert order == ["devices", "devices", "training", "training"]
 
 
 def test_a_whole_check_is_not_begun_again_without_the_time_for_it(
