@@ -91,12 +91,7 @@ def from_catalog(
         if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)
     ]
     untied = [row for row in floors if row not in tied]
-    holding = [
-        row
-        for row in untied
-        if row.message_bytes == message_bytes or (plateau and row.message_bytes < message_bytes)
-    ]
-    floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
+    floor = _highest_floor(untied, message_bytes, plateau)
     figure = _figure([*measured, *tied], message_bytes, plateau)
     typical = message_bytes // 2 if plateau else message_bytes
     lenient = [
@@ -108,6 +103,18 @@ def from_catalog(
     if floor:
         return _of_floor(floor)
     return _of_claim(claim) if claim else None
+
+
+def _highest_floor(
+    floors: Sequence[Reference], message_bytes: int, plateau: bool
+) -> Reference | None:
+    """Return the highest floor of that size; for a plateau those of smaller sizes count as well."""
+    holding = [
+        row
+        for row in floors
+        if row.message_bytes == message_bytes or (plateau and row.message_bytes < message_bytes)
+    ]
+    return max(holding, key=lambda row: row.busbw_gb_s, default=None)
 
 
 def _of_floor(floor: Reference) -> Baseline:
@@ -189,24 +196,27 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
     below = [published for published in best if published < size]
     above = [published for published in best if published > size]
     if below and above:
-        a = best[max(below)]
-        b = best[min(above)]
-        part = math.log(size / a.message_bytes) / math.log(b.message_bytes / a.message_bytes)
-        value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
-        ends = f"{number(a.busbw_gb_s)} at {_size(a)} and {number(b.busbw_gb_s)} at {_size(b)}"
-        return Figure(
-            value,
-            2,
-            (
-                f"{number(value)} GB/s interpolated on log scales between {ends}, measured on "
-                f"{a.place} ({a.source})"
-            ),
-        )
+        return _between(best[max(below)], best[min(above)], size)
     return None
 
 
 def _best_by_size(rows: Iterable[Reference]) -> dict[int, Reference]:
     return {row.message_bytes: row for row in sorted(rows, key=lambda row: row.busbw_gb_s)}
+
+
+def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
+    """Return a figure between two sizes of the same system, on log scales."""
+    part = math.log(message_bytes / a.message_bytes) / math.log(b.message_bytes / a.message_bytes)
+    value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
+    ends = f"{number(a.busbw_gb_s)} at {_size(a)} and {number(b.busbw_gb_s)} at {_size(b)}"
+    return Figure(
+        value,
+        2,
+        (
+            f"{number(value)} GB/s interpolated on log scales between {ends}, measured on "
+            f"{a.place} ({a.source})"
+        ),
+    )
 
 
 def _baseline(

@@ -80,21 +80,7 @@ def parse_document(document: Json, source: str) -> Sweep:
     outcome = _outcome(rows, bounds, average, errors)
     if outcome == "error" and not errors:
         errors = ("results without a row: nothing was measured",)
-    # Of each process the first: the file lists no more of them
-    items = [_object(item) for item in _list(config, "devices")[:MAX_DEVICES]]
-    devices = tuple(
-        Device(
-            _integer(item, "rank") or 0,
-            _integer(item, "group") or 0,
-            _integer(item, "pid"),
-            _text(item, "hostname") or "",
-            _integer(item, "device") or 0,
-            _text(item, "device_hex") or "",
-            _text(item, "device_info") or "",
-        )
-        for item in items
-        if item
-    )
+    devices = _devices(config)
     return Sweep(
         collective,
         None,
@@ -194,6 +180,24 @@ def _side(value: Any) -> Timing | None:
         _number(side, "alg_bw"),
         _number(side, "bus_bw"),
         _integer(side, "nwrong"),
+    )
+
+
+def _devices(config: Json) -> tuple[Device, ...]:
+    """Return the first device of each process: the file lists no more of them."""
+    items = [_object(item) for item in _list(config, "devices")[:MAX_DEVICES]]
+    return tuple(
+        Device(
+            _integer(item, "rank") or 0,
+            _integer(item, "group") or 0,
+            _integer(item, "pid"),
+            _text(item, "hostname") or "",
+            _integer(item, "device") or 0,
+            _text(item, "device_hex") or "",
+            _text(item, "device_info") or "",
+        )
+        for item in items
+        if item
     )
 
 

@@ -46,7 +46,6 @@ _TIMING = {
     "out": ("out.time", "out.algbw", "out.busbw", "out.wrong", "out.error"),
     "in": ("in.time", "in.algbw", "in.busbw", "in.wrong", "in.error"),
 }
-_BODY = ("time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%")  # of a side
 _SHAPES = ((2, 8), (2, 4), (2, 3), (1, 4), (1, 3))  # sides, and columns of each
 _LEADING = ("size", "count", "type")
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
@@ -236,14 +235,7 @@ def _shaped(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
         for sides, width in _SHAPES:
             is_cut = sides == 1 and two_sided
             if len(body) == sides * width and not is_cut:
-                names = list(_BODY[:width])
-                # Old versions print `error` with %5.0le (1e-07), `#wrong` with %g
-                fourth = body[3::4]
-                if width == 4 and any(
-                    _SMALL_ERROR.match(number) and float(number) < 1 for number in fourth
-                ):
-                    names[3] = "error"
-                names = [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
+                names = _body(body, sides, width)
                 columns = (*_LEADING, *redop, *root, *names)
                 return _row(columns, tokens)
     return None
@@ -253,6 +245,15 @@ def _redop(tokens: Tokens) -> Columns:
     if len(tokens) > 3 and tokens[3].lower() in REDOPS:
         return ("redop",)
     return ()
+
+
+def _body(numbers: Tokens, sides: int, width: int) -> Tokens:
+    names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
+    # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
+    fourth = numbers[3::4]
+    if width == 4 and any(_SMALL_ERROR.match(number) and float(number) < 1 for number in fourth):
+        names[3] = "error"
+    return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
 def _row(columns: Columns, tokens: Tokens) -> Row | None:

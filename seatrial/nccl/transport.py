@@ -5,7 +5,7 @@ The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsyst
 set, in the subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -128,16 +128,7 @@ class Transport:
         if self.choices:
             _, algorithm, _ = self.choices[-1]
             return algorithm
-        settings = dict(self.settings)
-        requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
-        known = frozenset(_NUMBERED["algorithm"])
-        words = requested.lstrip("^").split(",")
-        named = known.intersection(_named("algorithm", word) for word in words)
-        allowed = known - named
-        if named and not requested.startswith("^"):
-            allowed = named
-        if settings.get("NVLS_ENABLE") == "0":
-            allowed -= _NVLS
+        allowed = _allowed_algorithms(dict(self.settings))
         if len(allowed) == 1:
             return next(iter(allowed))
         if _NVLS & allowed:
@@ -167,6 +158,20 @@ class Transport:
         if self.gpu_direct:
             return " with GPUDirect RDMA"
         return " without GPUDirect RDMA"
+
+
+def _allowed_algorithms(settings: Mapping[str, str]) -> Set[str]:
+    """Return the algorithms that the settings leave."""
+    requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
+    known = frozenset(_NUMBERED["algorithm"])
+    words = requested.lstrip("^").split(",")
+    named = known.intersection(_named("algorithm", word) for word in words)
+    allowed = known - named
+    if named and not requested.startswith("^"):
+        allowed = named
+    if settings.get("NVLS_ENABLE") == "0":
+        allowed -= _NVLS
+    return allowed
 
 
 class TransportReader:
@@ -212,7 +217,10 @@ class TransportReader:
         # One name, or one without a number, stands for all that begin so.
         if len(names) < 2 or not all(name[-1:].isdecimal() for name in names):
             return
-        ports = {name if ":" in name else f"{name}:1": Nic() for name in names}
+        ports = {}
+        for name in names:
+            port = name if ":" in name else f"{name}:1"
+            ports[port] = Nic()
         self._take_ports(ports, text)
 
     def _network_line(self, text: str) -> None:
@@ -230,15 +238,7 @@ class TransportReader:
             nodes = int(match[1][:9])
             self._nodes = max(self._nodes or 0, nodes)
         elif match := _PROVIDER.search(text):
-            provider = match[1]
-            known = self._provider
-            # One that is TCP stays, whatever other ranks selected
-            if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
-                self._provider = provider[:80], _evidence(text)
-            if found := _NIC_COUNT.search(text):
-                count = int(found[1])
-                numbers = map(str, range(count))
-                self._take_ports(dict.fromkeys(numbers, Nic()), text)
+            self._take_provider(match[1], text)
         elif match := _USED_DEVICES.search(text):
             ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
             self._take_ports(ports, text)
@@ -249,6 +249,18 @@ class TransportReader:
                 self._rates[place] = int(mbit_s) // 1000
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or _evidence(text)
+
+    def _take_provider(self, provider: str, text: str) -> None:
+        """Take the provider that libfabric selected; one that is TCP stays, whatever other ranks
+        selected.
+        """
+        known = self._provider
+        if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
+            self._provider = provider[:80], _evidence(text)
+        if found := _NIC_COUNT.search(text):
+            count = int(found[1])
+            numbers = map(str, range(count))
+            self._take_ports(dict.fromkeys(numbers, Nic()), text)
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one
@@ -273,9 +285,10 @@ class TransportReader:
 
     def _nics(self) -> Iterator[HostNics]:
         for host, ports in self._ports.items():
-            nics = [
-                nic._replace(gbit_s=self._rates.get((host, port), 0)) for port, nic in ports.items()
-            ]
+            rates = [self._rates.get((host, port), 0) for port in ports]
+            nics = []
+            for nic, rate in zip(ports.values(), rates, strict=True):
+                nics.append(nic._replace(gbit_s=rate))
             yield host, tuple(nics)
 
     def transport(self) -> Transport | None:
