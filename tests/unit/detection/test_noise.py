@@ -39,6 +39,11 @@ def test_readings_that_scatter_in_one_run_are_no_gross_errors() -> None:
     assert located == pytest.approx([walsh_median(readings[:, 0])])
 
 
+def test_rounded_readings_that_are_mostly_equal_hold_no_gross_error() -> None:
+    readings = np.array([[1.0], [1.0], [1.0], [1.05], [1.05]])
+    assert hodges_lehmann(readings, np.array([np.nan])) == pytest.approx([1.025])
+
+
 def test_locations_and_scatters_of_series_of_different_length() -> None:
     in_turn = np.array([1.0, 2.0, 9.0, 4.0, 1.0, 2.0, 3.0, 5.0])
     start, count = np.array([0, 3, 3, 3]), np.array([3, 1, 0, 5])

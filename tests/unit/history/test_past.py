@@ -37,6 +37,24 @@ def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Stor
     assert np.isnan(past.first[:, 0]).all()
 
 
+def test_readings_that_lie_close_together_by_chance_make_no_usual_one_a_gross_error(
+    store: Store,
+) -> None:
+    """Six readings of a run, of which five differ by 0.01 %; those of other runs scatter by 3 %."""
+    by_run = (
+        (7.0, 7.001, 6.999, 7.0005, 6.9995, 6.7),
+        (6.7, 7.3, 7.0, 6.9, 7.15, 7.05),
+        (7.2, 6.8, 6.95, 7.1, 6.85, 7.0),
+    )
+    for number, values in enumerate(by_run):
+        taken = tuple(map(plateau, values))
+        check = Check("collectives", Verdict.PASS, Reason(), 0.0, taken)
+        store.save(a_run(number, checks=[check]), Path())
+    past = past_of_lab(store, SERIES)
+    means = [(a + b) / 2 for i, a in enumerate(by_run[0]) for b in by_run[0][i:]]
+    assert past.location[0, 0] == pytest.approx(np.median(means), rel=1e-9)
+
+
 def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None:
     checks = [
         Check(name, Verdict.PASS, Reason(), 0.0, (plateau(value),))

@@ -324,6 +324,18 @@ def test_a_clear_loss_is_decided_by_three_readings_of_its_own(nodes: int) -> Non
     assert not outcome.doubtful[0] and not outcome.supporting.any()
 
 
+def test_a_usual_reading_counts_though_the_others_lie_close_together() -> None:
+    """Five of six readings are within 0.02 % by chance, the last is three standard deviations
+    lower.
+    """
+    tonight = 0.01 * np.random.default_rng(7).standard_normal((6, 8))
+    tonight[:, 0] = [0.0, 0.0001, -0.0001, 0.0002, -0.0002, -0.03]
+    one, other = np.triu_indices(6)
+    plain = np.median((tonight[one] + tonight[other]) / 2, axis=0)
+    moved = judged(tonight).location - plain
+    assert moved == pytest.approx(moved[1])
+
+
 def test_a_stray_among_low_readings_does_not_hide_the_loss() -> None:
     """One of eight readings is far below the seven that agree on a loss of 10 %."""
     tonight = 0.01 * np.random.default_rng(5).standard_normal((8, 8))
