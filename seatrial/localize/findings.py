@@ -202,7 +202,7 @@ def finding_of(
         confidence=confidence,
         reason=_reason(posterior, cause, slowdown, sides, unsure, more),
         sides=sides,
-        rows=_rows(observed, _hit_alone(posterior, cause, hit), tests),
+        rows=_rows(observed, shown_first(posterior, cause, hit), tests),
         slowdown=slowdown,
         band=band,
         told_apart=cause.kind != "socket" or dividing(posterior, cause) is None,
@@ -324,7 +324,7 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     return f"{printable(name)} not slow ({ratio})"
 
 
-def _hit_alone(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
+def shown_first(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
     """Return the slow tests of a cause that no other effect explains as well; all if there are
     none.
     """

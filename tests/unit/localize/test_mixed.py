@@ -52,21 +52,6 @@ def test_the_tests_shown_for_a_cut_are_not_those_of_a_slow_node_beside_it() -> N
     assert all(slow in row.nodes for row in by_kind["node"].rows)
 
 
-def test_tests_that_two_parts_explain_are_shown_where_there_are_no_others() -> None:
-    """The slow node was tested across the cut alone."""
-    slow = "n00"
-
-    def speed(_: str, group: Sequence[str], *__: object) -> float:
-        return (0.5 if slow in group else 1) * (0.88 if across(group) else 1)
-
-    tested = [pair for pair in PAIRS if slow not in pair or across(pair)]
-    findings = localize(group_tests(tested, speed, noise=0.003)).findings
-    by_kind = {finding.cause.kind: finding for finding in findings if finding.named}
-    assert set(by_kind) == {"cut", "node"}
-    assert by_kind["node"].rows
-    assert all(slow in row.nodes for row in by_kind["node"].rows)
-
-
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
     localization = localize(
         group_tests(

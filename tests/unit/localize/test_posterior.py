@@ -3,20 +3,34 @@
 import math
 from itertools import combinations, pairwise
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from seatrial.localize import GroupTest, NextTest, localize
+from seatrial.localize.cause import Cause
 from seatrial.localize.causes import columns
+from seatrial.localize.findings import shown_first
 from seatrial.localize.next_test import affects
 from seatrial.localize.observations import Comparison, fast_level
+from seatrial.localize.posterior import Posterior
 
 
 def pair(a: str, b: str, busbw: float, **more: object) -> GroupTest:
     gpus = more.get("gpus", ())
     assert isinstance(gpus, tuple)
     return GroupTest(f"{a}-{b}", "alltoall", (a, b), {1 << 30: busbw} if busbw else {}, gpus)
+
+
+def test_tests_that_no_other_part_explains_are_shown_or_all_where_there_are_none() -> None:
+    node, link = Cause("node", "n0"), Cause("link", "n0--n1")
+    tests = {node: np.array([0, 1, 2]), link: np.array([0, 1])}
+    effects = [SimpleNamespace(causes=(cause,), likeliest=cause) for cause in tests]
+    posterior = cast(Posterior, SimpleNamespace(effects=effects, tests_of=tests.__getitem__))
+    assert shown_first(posterior, node, tests[node]).tolist() == [2]
+    assert shown_first(posterior, link, tests[link]).tolist() == [0, 1]
 
 
 def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
