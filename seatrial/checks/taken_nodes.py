@@ -10,11 +10,12 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 
-# Codes of nodes and links that could not be reached.
+# Codes of nodes and links that could not be reached, such as how the pod ended that a connection
+# goes to.
 _UNREACHED = frozenset({
-    "link-ssh-failed", "node-facts-timeout", "node-facts-unreadable", "node-probes-not-written", "node-ssh-failed",
-    "ssh-connection-lost", "ssh-handshake", "ssh-host-key", "ssh-key-rejected", "ssh-no-server", "ssh-refused",
-    "ssh-session", "ssh-timeout", "ssh-unreachable",
+    "container-exited", "link-ssh-failed", "node-facts-timeout", "node-facts-unreadable", "node-probes-not-written",
+    "node-ssh-failed", "pod-failed", "ssh-connection-lost", "ssh-handshake", "ssh-host-key", "ssh-key-rejected",
+    "ssh-no-server", "ssh-refused", "ssh-session", "ssh-timeout", "ssh-unreachable",
 })  # fmt: skip
 
 

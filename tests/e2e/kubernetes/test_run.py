@@ -179,7 +179,7 @@ def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
     try:
         status, document, _ = run.end()
         assert (status, document["verdict"]) == (1, "fail"), document["reason"]
-        assert "node-1: NotReady since" in document["reason"]
+        assert "node-1 (100 % sure): NotReady since" in document["reason"]
         assert [suspect["name"] for suspect in document["suspects"]] == ["node-1"]
         assert left(own_cluster, namespace) == ""  # also what the silent kubelet has not ended yet
     finally:

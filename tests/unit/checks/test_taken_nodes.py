@@ -1,14 +1,17 @@
 """Nodes that their platform took away in the middle of a check."""
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
 from seatrial.checks.taken_nodes import excused
+from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
+from seatrial.remote.ssh import connect
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 REFUSED = Reason.of("ssh-refused", address="10.0.0.1", port=222)
@@ -45,6 +48,29 @@ def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -
         (),
         "slurm-job-cancelled",
     )
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Reason.of("pod-failed", how="pod trial-0 is gone"),
+        Reason.of("container-exited", what="pod trial-0", exit_code=137, cause=""),
+    ],
+)
+def test_a_node_whose_pod_ended_is_not_to_blame_if_it_was_taken_away(
+    taken: Testbed, ended: Reason
+) -> None:
+    """The connection says how the pod ended, as one through the API server does."""
+
+    def dial(_node: Node, _timeout_s: float) -> NoReturn:
+        raise OSError(ended)
+
+    testbed = replace(taken, dial=dial)
+    with pytest.raises(RemoteError) as refused:
+        connect(testbed, testbed.nodes[0], 1.0)
+    suspect = Suspect("node", testbed.nodes[0].name, 1.0, refused.value.reason)
+    check = excused(failed(suspect), testbed)
+    assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE, ())
 
 
 def test_the_name_of_a_node_may_look_like_that_of_a_link(taken: Testbed) -> None:
