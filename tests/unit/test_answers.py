@@ -52,7 +52,7 @@ def test_what_the_probe_prints_is_read() -> None:
         (DEEP, "recursion limit exceeded"),
         (f'{{"hostname": {DEEP}}}', "recursion limit exceeded"),
         (answer(hostname=["node-1"]), "hostname: Input should be a valid string"),
-        (answer(hostname=""), "hostname: Value should have at least 1 item"),
+        (answer(hostname=""), "hostname: String should have at least 1 character"),
         (
             answer(hostname="x" * (MAX_TEXT + 1)),
             "hostname: String should have at most 300 characters",
