@@ -97,12 +97,7 @@ def compare(
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
         # What takes seconds first: it may name the part that makes them slow
-        every = (doubt for some in doubts.values() for doubt in some)
-        if often := {
-            d.measurement.series()
-            for d in every
-            if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING
-        }:
+        if often := _well_measured(doubts):
             doubts = _without(doubts, often) or doubts
             judged = judge.judged(_extended(checks, repeats))
             if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
@@ -157,7 +152,20 @@ class RepeatBudget:
         self._next_s[name] = seconds
 
 
+def _well_measured(doubts: Doubts) -> set[str]:
+    """Return the measurements of all nodes together that were taken as often as a judgement
+    needs.
+    """
+    every = (doubt for some in doubts.values() for doubt in some)
+    return {
+        d.measurement.series()
+        for d in every
+        if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING
+    }
+
+
 def _may_name_a_node(doubt: Doubt) -> bool:
+    """Return whether one more reading may name a node: it has fewer than three of it."""
     return doubt.measurement.subject.kind != "cluster" and doubt.taken < AGREEING
 
 

@@ -173,7 +173,7 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
 
 
 def _readings_with_samples() -> Join:
-    """Join the readings with their series, and with their samples where there are any."""
+    """Join the readings with their series and, if stored, their samples."""
     beside = and_(
         _SAMPLE.run_id == _READING.run_id,
         _SAMPLE.series_id == _READING.series_id,

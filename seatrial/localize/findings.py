@@ -328,9 +328,10 @@ def shown_first(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
     """Return the slow tests of a cause that no other effect explains as well; all if there are
     none.
     """
-    others = [effect.likeliest for effect in posterior.effects if cause not in effect.causes]
-    shared = [posterior.tests_of(other) for other in others]
-    alone = np.setdiff1d(hit, np.concatenate([*shared, np.array([], int)]))
+    alone = hit
+    for effect in posterior.effects:
+        if cause not in effect.causes:
+            alone = np.setdiff1d(alone, posterior.tests_of(effect.likeliest))
     return alone if len(alone) else hit
 
 

@@ -149,7 +149,7 @@ def heat_map(result: RunResult) -> HeatMap | None:
 def _mark(
     node: str, blames: Sequence[Blame], columns: list[Column], cells: dict[Place, Cell]
 ) -> None:
-    """Mark what the node is surely blamed for, in columns that are added where there is none."""
+    """Mark the checks that surely blame the node; add missing columns."""
     for blame in blames:
         if not blame.verdict:
             continue

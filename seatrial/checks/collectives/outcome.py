@@ -287,7 +287,7 @@ def _row_of(setting: Setting, size: int, rows: Rows) -> Row | None:
 
 
 def _least_moved(setting: Setting, size: int) -> int:
-    """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in
+    """Return the fewest bytes of `size` that are moved (GetCollByteCount of nccl-tests), in
     aligned parts.
 
     0 where there is not a part for every rank.

@@ -78,7 +78,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
 
 
 def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
-    """Yield each right that this user lacks, with what it is needed for."""
+    """Yield each right that this user lacks, with its purpose."""
     for right in needed:
         if right.optional:  # a run does without
             continue

@@ -364,7 +364,7 @@ class Pretraining:
         return mine
 
     def _memory_gb(self) -> float | None:
-        """Return the most memory that tensors took at once; None where there is no GPU."""
+        """Return the peak memory of tensors; None without a GPU."""
         if self.device.type != "cuda":
             return None
         tensor_bytes: int = torch.cuda.max_memory_allocated()

@@ -262,8 +262,7 @@ def checksum(model: nn.Module) -> str:
 
 
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
-    """Return the steps whose time counts: without the first ones, which build buckets, connections
-    and kernels.
+    """Return the steady steps: those after the first, which build buckets, connections and kernels.
 
     All of them where there are no others.
     """

@@ -1,4 +1,4 @@
-"""Reasons as documents, as in run.json, with the code in it; of a suspect what it is blamed for."""
+"""Store reasons as JSON documents, as in run.json, and the verdict of each suspect."""
 
 import sqlalchemy as sa
 from alembic import op
