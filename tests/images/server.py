@@ -11,16 +11,12 @@ from tests.images.lane import ROOT
 
 BASES = Path(__file__).parent / "bases"
 DOCKERFILE = ROOT / "deployments" / "server" / "Dockerfile"
-# What .dockerignore lets in
-CONTEXT = (
-    "pyproject.toml",
-    "README.md",
-    "seatrial",
-    "flows",
-    "tasks",
-    "images",
-    "deployments",
-)
+# What the ignore file lets in
+CONTEXT = [
+    line.removeprefix("!")
+    for line in Path(f"{DOCKERFILE}.dockerignore").read_text().splitlines()
+    if line.startswith("!")
+]
 POSTGRES = "docker.io/library/postgres:17-alpine"
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,15 @@ def test_the_compose_file_is_valid() -> None:
     assert required <= set(
         re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE)
     )
+
+
+def test_the_image_of_the_server_is_built_with_all_that_the_wheel_takes() -> None:
+    ignore_file = DEPLOYMENTS / "server" / "Dockerfile.dockerignore"
+    let_in = {line.removeprefix("!") for line in ignore_file.read_text().splitlines()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    taken = [*wheel["packages"], *wheel["force-include"], project["project"]["readme"]]
+    assert [path for path in taken if path.partition("/")[0] not in let_in] == []
 
 
 def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:

@@ -1,7 +1,8 @@
 """JobSet (jobset.x-k8s.io/v1alpha2): Jobs of the replicated jobs, a headless Service, and a status
 out of theirs.
 
-Of its ends it knows one: the first Job that fails fails the JobSet, which nothing starts again.
+It ends as ours do: complete with all of its Jobs (successPolicy All), failed with the first that
+fails, which nothing starts again.
 """
 
 import hashlib
@@ -33,13 +34,13 @@ _PREFIX = "jobset.sigs.k8s.io"
 
 
 def reconcile(jobset: Object, world: World) -> Iterator[Action]:
-    """Service and Jobs of a JobSet that is under way; of one that has failed, what is left of them
-    goes.
+    """Service and Jobs of a JobSet that is under way; of one that has ended, the Jobs that have not
+    go.
     """
     jobs = world.owned(jobset, JOB)
     yield from set_status(jobset, **status(jobset, jobs, world))
-    if holds(jobset, "Failed"):
-        yield from (Delete(job) for job in jobs if not holds(job, "Failed"))
+    if holds(jobset, "Completed", "Failed"):
+        yield from (Delete(job) for job in jobs if not holds(job, "Complete", "Failed"))
         return
     if not world.get(SERVICE, jobset["metadata"]["namespace"], subdomain(jobset)):
         yield Create(service(jobset))
@@ -56,7 +57,7 @@ def reconcile(jobset: Object, world: World) -> Iterator[Action]:
 
 
 def status(jobset: Object, jobs: list[Object], world: World) -> Object:
-    """The status of a JobSet with these Jobs; of one that has failed, no new condition."""
+    """The status of a JobSet with these Jobs; of one that has ended, no new condition."""
     names = [each["name"] for each in jobset["spec"]["replicatedJobs"]]
     mark = f"{_PREFIX}/replicatedjob-name"
     of = {name: [job for job in jobs if job["metadata"]["labels"][mark] == name] for name in names}
@@ -67,12 +68,18 @@ def status(jobset: Object, jobs: list[Object], world: World) -> Object:
     failures = {
         job["metadata"]["name"]: failure for job in jobs if (failure := holds(job, "Failed"))
     }
-    if holds(jobset, "Failed"):
+    if holds(jobset, "Completed", "Failed"):
         return fields
     if failures:
         first = min(failures, key=lambda name: str(failures[name]["lastTransitionTime"]))
         message = f"jobset failed due to one or more job failures (first failed job: {first})"
         news, fields["terminalState"] = ("Failed", True, "FailedJobs", message), "Failed"
+    elif sum(holds(job, "Complete") is not None for job in jobs) == len(desired_jobs(jobset)):
+        message = "jobset completed successfully"
+        news, fields["terminalState"] = (
+            ("Completed", True, "AllJobsCompleted", message),
+            "Completed",
+        )
     elif is_suspended(jobset):
         news = ("Suspended", True, "SuspendedJobs", "jobset is suspended")
     elif holds(jobset, "Suspended"):
@@ -84,14 +91,14 @@ def status(jobset: Object, jobs: list[Object], world: World) -> Object:
 
 def _counts(name: str, jobs: list[Object]) -> Object:
     """The status of the Jobs of one replicated job."""
-    alive = [job for job in jobs if not holds(job, "Failed")]
+    alive = [job for job in jobs if not holds(job, "Complete", "Failed")]
     return {
         "name": name,
         "ready": sum(
             job.get("status", {}).get("ready", 0) >= job["spec"]["parallelism"] for job in alive
         ),
-        "succeeded": 0,
-        "failed": len(jobs) - len(alive),
+        "succeeded": sum(holds(job, "Complete") is not None for job in jobs),
+        "failed": sum(holds(job, "Failed") is not None for job in jobs),
         "active": sum(job.get("status", {}).get("active", 0) > 0 for job in alive),
         "suspended": sum(job["spec"].get("suspend", False) for job in alive),
     }
