@@ -19,6 +19,7 @@ from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.qualify.coverage import Coverage
 from seatrial.text.headline import conclude, next_steps
 from tests.sample_sweeps import CLUSTER, h100_collectives, judge, local_collectives
 
@@ -145,6 +146,13 @@ def with_shares(result: RunResult) -> RunResult:
     """The run with what its plateaus are of what 8x400G InfiniBand carries."""
     setup = with_links(Setup("H100-SXM", 8, 8, 8, "IB-8x400G"))
     return replace(result, checks=[physics.with_shares(check, setup) for check in result.checks])
+
+
+def coverage() -> Coverage:
+    """One node that passed a day ago, one that never did."""
+    nodes = {"n0": timedelta(days=1), "n1": None}
+    gpus = {f"{name}/gpu-0": age for name, age in nodes.items()}
+    return Coverage(nodes, gpus, {("a", "b"): None}, timedelta(days=7), timedelta(days=30), 1.5)
 
 
 def night(

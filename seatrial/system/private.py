@@ -112,9 +112,9 @@ def check_private_folder(path: Path) -> None:
 def check_parents(path: Path) -> None:
     """Raise OSError if another user could replace a folder or link on the way to `path`.
 
-    A sticky folder such as /tmp is open to all, but entries stay their owners'. Root trusts only
-    folders and links of root and of the user who called sudo. Members of a folder's group are
-    trusted.
+    A sticky folder such as /tmp is open to all, but entries stay their owners'. A pod's volume is
+    its own: the kubelet makes an emptyDir open to all. Root trusts only folders and links of root
+    and of the user who called sudo. Members of a folder's group are trusted.
     """
     sudo = os.environ.get("SUDO_UID", "")
     owners = {0, int(sudo)} if sudo.isdecimal() and len(sudo) < 11 else {0}
@@ -123,14 +123,15 @@ def check_parents(path: Path) -> None:
             raise PermissionError(
                 errno.EPERM, f"lies in {parent}, which belongs to {_user(status.st_uid)}", str(path)
             )
-        if (
-            stat.S_ISDIR(status.st_mode)
-            and status.st_mode & 0o002
-            and not status.st_mode & stat.S_ISVTX
-        ):
+        is_open = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o002
+        if is_open and not status.st_mode & stat.S_ISVTX and not _is_volume_of_pod(parent):
             raise PermissionError(
                 errno.EPERM, f"lies in {parent}, which others may write to", str(path)
             )
+
+
+def _is_volume_of_pod(path: Path) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ and path.is_mount()
 
 
 def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:

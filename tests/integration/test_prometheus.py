@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from seatrial.model.verdict import Verdict
-from seatrial.report.metrics import publish
+from seatrial.report.metrics import publish, publish_coverage
 from tests import nights, samples
 from tests.site import free_port
 
@@ -142,7 +143,9 @@ def test_every_panel_shows_something_and_the_alerts_fire(prometheus: tuple[str, 
     url, textfiles, gateway = prometheus
     publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(textfiles))
     publish(nights.good(1, cluster="h100-west"), nights.good(1).finished, gateway)
+    publish_coverage("h100-east", samples.coverage(), datetime.now(UTC), str(textfiles))
     until(lambda: len(ask(url, "seatrial_nodes")) == 2)
+    until(lambda: ask(url, "seatrial_coverage_timestamp_seconds"))
     assert [sample["value"][1] for sample in ask(url, "node_textfile_scrape_error")] == ["0"]
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
     for panel in dashboard["panels"]:

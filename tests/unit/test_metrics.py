@@ -5,7 +5,7 @@ import math
 import os
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.qualify.coverage import Coverage
 from seatrial.report.metrics import coverage_registry, headlines, publish, target_of_environment
 from seatrial.tasks.record import metrics
 from tests import nights, sample_sweeps, samples
@@ -168,15 +167,9 @@ def names_in(text: str) -> set[str]:
 
 
 def coverage_written() -> set[str]:
-    """The names of the metrics of a pass over a cluster with one node that passed, and one that
-    never did.
-    """
-    ages = {"n0": timedelta(days=1), "n1": None}
-    gpus = {f"{name}/gpu-0": age for name, age in ages.items()}
-    covered = Coverage(ages, gpus, {("a", "b"): None}, timedelta(days=7), timedelta(days=30), 1.5)
-    text = generate_latest(
-        coverage_registry("c", covered, datetime(2026, 5, 4, tzinfo=UTC))
-    ).decode()
+    """The names of the metrics of a pass over a cluster."""
+    at = datetime(2026, 5, 4, tzinfo=UTC)
+    text = generate_latest(coverage_registry("c", samples.coverage(), at)).decode()
     assert 'seatrial_node_last_pass_timestamp_seconds{cluster="c",node="n1"} 0.0' in text
     assert 'seatrial_checks_gpu_seconds{cluster="c"} 5400.0' in text
     return names_in(text)

@@ -177,6 +177,21 @@ def test_a_folder_that_others_could_replace_is_refused(tmp_path: Path) -> None:
                     check_parents(path)
 
 
+def test_a_volume_of_a_pod_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet makes an emptyDir of mode 0777; a folder in it that is open to all is not."""
+    volume = tmp_path / "seatrial"
+    (volume / "shared").mkdir(parents=True)
+    volume.chmod(0o2777)
+    (volume / "shared").chmod(0o777)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == volume)
+    with pytest.raises(PermissionError, match="which others may write to"):
+        check_parents(volume / "runs" / "r1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    check_parents(volume / "runs" / "r1")
+    with pytest.raises(PermissionError, match="shared, which others may write to"):
+        check_parents(volume / "shared" / "r1")
+
+
 def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(OSError, match="has too many symbolic links"):

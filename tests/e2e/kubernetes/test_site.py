@@ -41,7 +41,7 @@ def test_the_worker_has_put_everything_in_place(running: Site) -> None:
     ]["spec"]["containers"]
     assert container["image"] == SERVER
     names = {each["name"] for each in running.api("POST", "/deployments/filter", limit=50)}
-    assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
+    assert names == {"nightly", "ad-hoc", "qualify", "reap", "alarm", "promote"}
     automations = {each["name"] for each in running.api("POST", "/automations/filter", limit=50)}
     assert automations == {
         "seatrial: runs whose machine is gone",
