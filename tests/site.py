@@ -22,6 +22,7 @@ import yaml
 
 from tests.conftest import leftovers
 
+SITES_DEPLOYMENTS = {"nightly", "ad-hoc", "qualify", "reap", "alarm", "promote"}
 QUICK: dict[str, Any] = {
     "connectivity": {"timeout_s": 30},
     "devices": None,

@@ -20,7 +20,7 @@ import yaml
 
 from tests.images import lane, server
 from tests.images.lane import ROOT
-from tests.site import PATIENCE_S, TLS, free_port
+from tests.site import PATIENCE_S, SITES_DEPLOYMENTS, TLS, free_port
 
 PROJECT = f"{lane.PREFIX}site"
 AUTH = ("skipper", "word-of-the-api")
@@ -151,7 +151,7 @@ def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
     until(lambda: _is_healthy("postgres") and _is_healthy("server"))
     until(lambda: _has_a_worker(compose))
     names = {each["name"] for each in compose.api("POST", "/deployments/filter", limit=50)}
-    assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
+    assert names == SITES_DEPLOYMENTS
     url = f"http://127.0.0.1:{compose.port}/"
     page = httpx.get(
         url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS

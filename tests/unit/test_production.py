@@ -40,6 +40,7 @@ from seatrial.tasks.notify import _history, watch
 from seatrial.tasks.sinks import Delivery, Files, full_receipt
 from seatrial.tasks.sinks.bounded import BoundedSink
 from tests.samples import healthy_local
+from tests.site import SITES_DEPLOYMENTS
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "deployments"
@@ -219,7 +220,7 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     )
     site = ServeConfig((cluster, str(other)), timezone="Europe/Berlin")
     by_name = {d.name: d for d in deployments(site)}
-    assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote", "qualify"}
+    assert set(by_name) == SITES_DEPLOYMENTS
     hourly: list[Any] = by_name["qualify"].schedules or []
     passes = [(s.slug, s.parameters, s.schedule.cron) for s in hourly]
     assert passes == [("other", {"cluster": str(other), "watch": True}, "0 * * * *")]

@@ -20,7 +20,7 @@ from tests.e2e.kubernetes.site import (
     Site,
     site,
 )
-from tests.site import TLS
+from tests.site import SITES_DEPLOYMENTS, TLS
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_worker_has_put_everything_in_place(running: Site) -> None:
     ]["spec"]["containers"]
     assert container["image"] == SERVER
     names = {each["name"] for each in running.api("POST", "/deployments/filter", limit=50)}
-    assert names == {"nightly", "ad-hoc", "qualify", "reap", "alarm", "promote"}
+    assert names == SITES_DEPLOYMENTS
     automations = {each["name"] for each in running.api("POST", "/automations/filter", limit=50)}
     assert automations == {
         "seatrial: runs whose machine is gone",
