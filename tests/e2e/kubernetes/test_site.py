@@ -100,8 +100,8 @@ def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
     running.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING"})
     assert running.ended(flow_run)[0] == "Cancelled"
     running.until(lambda: running.nodes() == "", 60, running.nodes)
-    running.until(
-        lambda: not running.jobs(flow_run)[0]["status"].get("active"),
+    running.until(  # Prefect's worker may delete the Job
+        lambda: not any(job["status"].get("active") for job in running.jobs(flow_run)),
         60,
         lambda: running.log(flow_run),
     )
