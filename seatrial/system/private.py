@@ -123,15 +123,12 @@ def check_parents(path: Path) -> None:
             raise PermissionError(
                 errno.EPERM, f"lies in {parent}, which belongs to {_user(status.st_uid)}", str(path)
             )
-        is_open = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o002
-        if is_open and not status.st_mode & stat.S_ISVTX and not _is_volume_of_pod(parent):
+        is_open = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1002 == 0o002  # not sticky
+        is_volume_of_pod = "KUBERNETES_SERVICE_HOST" in os.environ and parent.is_mount()
+        if is_open and not is_volume_of_pod:
             raise PermissionError(
                 errno.EPERM, f"lies in {parent}, which others may write to", str(path)
             )
-
-
-def _is_volume_of_pod(path: Path) -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ and path.is_mount()
 
 
 def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -21,12 +21,12 @@ def kept_run(console: Console, **fields: object) -> str:
     run = console.check(cluster, console.suite())
     assert run.status in (1, 3), run.output
     run_id = str(run.document["run_id"])
-    *_, notes, login, end, files, gap, since, step, verdict = run.out.splitlines()
-    assert notes.startswith("nodes are kept until ")
+    kept = run.out[run.out.index("nodes are kept until ") :]
+    _, login, end, files, gap, *others, verdict = kept.splitlines()
     assert login.split(": ")[1].strip() == f"seatrial ssh {run_id} head"
     assert end.split(": ")[1].strip() == f"seatrial reap --run {run_id}"
     assert files == f"files: {upload}/{run_id}/"
-    assert (gap, [verdict, since, step]) == ("", run.document["summary"])
+    assert (gap, [verdict, *others]) == ("", run.document["summary"])
     assert verdict == f"{run.document['verdict']}: {run.document['reason']}"
     return run_id
 
