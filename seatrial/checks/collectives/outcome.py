@@ -290,7 +290,7 @@ def _least_moved(setting: Setting, size: int) -> int:
     """Return the fewest bytes of `size` that are moved (GetCollByteCount of nccl-tests), in
     aligned parts.
 
-    0 where there is not a part for every rank.
+    Zero if the size has no part for every rank.
     """
     width = TYPES[setting.dtype]
     unit = width

@@ -264,7 +264,7 @@ def checksum(model: nn.Module) -> str:
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
     """Return the steady steps: those after the first, which build buckets, connections and kernels.
 
-    All of them where there are no others.
+    All steps if none come after.
     """
     return times[warmup:] or times
 

@@ -97,6 +97,7 @@ def test_the_user_of_the_history_cannot_read_prefects_database(running: Site) ->
 
 def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
     flow_run = running.sweeping()
+    assert running.jobs(flow_run)
     running.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING"})
     assert running.ended(flow_run)[0] == "Cancelled"
     running.until(lambda: running.nodes() == "", 60, running.nodes)
