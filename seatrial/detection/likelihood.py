@@ -42,6 +42,15 @@ def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
     return log_mean
 
 
+def _if_some_stray(ratios: Floats, share: Floats | float) -> Floats:
+    """Return log likelihood ratios of readings of which a share strays, with a loss or without one,
+    and says nothing.
+    """
+    of_others = np.log(np.subtract(1, share)) + ratios
+    mixed: Floats = np.logaddexp(of_others, np.log(share))
+    return mixed
+
+
 @dataclass(frozen=True, slots=True)
 class _Healthy:
     """Distances of healthy readings from their level, and the share of readings that strays."""
@@ -103,9 +112,9 @@ class SeriesReadings:
     def _of_this_run(self, level: float, loss: float) -> float:
         scaled_loss = loss / self.noise
         scaled = (self.own - level) / self.noise
-        ratio = float(_log_ratio(scaled, scaled_loss).sum())
         of_healthy = self.healthy.log_mean_ratio(scaled_loss)
-        return ratio - self.own.size * of_healthy
+        ratios = _log_ratio(scaled, scaled_loss) - of_healthy
+        return float(_if_some_stray(ratios, self.healthy.strays).sum())
 
     def _of_runs(self, start: int, level: float, loss: float) -> float:
         """Return the ratio of so many runs before this one."""
@@ -117,8 +126,9 @@ class SeriesReadings:
         scaled_loss = loss / sd
         scaled = finite(distance) / sd
         ratios = _log_ratio(scaled, scaled_loss)
-        of_strays = _if_stray(scaled_loss, self._straying(count))
-        return float((ratios - of_strays).sum())
+        straying = self._straying(count)
+        ratios -= _if_stray(scaled_loss, straying)
+        return float(_if_some_stray(ratios, straying).sum())
 
     def _straying(self, count: Ints) -> Floats:
         """Return how many locations of so many readings are a stray's; of three the median is

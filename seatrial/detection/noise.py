@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.detection.readings import Floats, Ints
+from seatrial.detection.readings import Bools, Floats, Ints
 
 ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
 AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
@@ -51,6 +51,16 @@ def count_known(rows: Floats) -> Ints:
     """Return how many values of each column are no NaN."""
     count: Ints = np.isfinite(rows).sum(axis=0)
     return count
+
+
+def accepted_runs(good: Bools, count: Ints) -> Bools:
+    """Return which runs (T, M) teach what is healthy: the good ones, and between two of them one
+    that read low, but was read too seldom to tell.
+    """
+    accepted = good.copy()
+    is_single = (count > 0) & (count < AGREEING)
+    accepted[1:-1] |= good[:-2] & is_single[1:-1] & good[2:]
+    return accepted
 
 
 def values_at(rows: Floats, places: Ints) -> Floats:

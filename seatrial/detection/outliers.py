@@ -14,7 +14,7 @@ from seatrial.detection.losses import RunReadings
 from seatrial.detection.noise import AGREEING, ENOUGH, LEAST_PEERS, median_of
 from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.detection.references import Reference
-from seatrial.detection.scan import FALSE_ALARMS, LEAST_WATCHED, WATCHED, RunScan
+from seatrial.detection.scan import FALSE_ALARMS, LEAST_WATCHED, WATCHED, RunScan, Scan
 from seatrial.detection.shifts import CommonMoves, Shift
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
@@ -83,7 +83,9 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     for shift in common.shifts:
         doubtful[shift.members] |= shift.doubtful
     doubtful &= _may_be_read(run.count, MOST_READINGS)
-    may_be_bad = (scan.confidence >= WATCHED) & (scan.loss >= LEAST_WATCHED)
+    suspected = scan.confidence >= WATCHED
+    unproven = scan.unproven & (suspected | ~_is_usual(reference, scan))
+    may_be_bad = suspected & (scan.loss >= LEAST_WATCHED)
     watched = may_be_bad & ~bad & ~scan.unproven & own
     below = run.distance < scan.level - scan.limit
     return Outcome(
@@ -98,12 +100,29 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
         agreeing=below.sum(axis=0),
         confidence=scan.confidence,
         bad=bad,
-        unproven=scan.unproven,
+        unproven=unproven,
         watched=watched,
         doubtful=doubtful,
         supporting=_supporting(reference, doubtful, run.count),
         shifts=common.shifts,
     )
+
+
+def _is_usual(reference: Reference, scan: Scan) -> Bools:
+    """Return (M) whether each of three healthy peers has once lost as much as what is unproven, or
+    less by no more than its limit.
+    """
+    past = reference.past
+    moved = reference.moved[:, reference.group]
+    lost = reference.own + moved - past.accepted(past.location)
+    most = np.fmax.reduce(lost, initial=0.0)
+    least = np.maximum(scan.loss - scan.limit, scan.limit)
+    usual = np.zeros_like(scan.unproven)
+    for i in np.flatnonzero(scan.unproven).tolist():
+        peers = reference.groups[reference.group[i]]
+        as_low = most[peers] > least[i]
+        usual[i] = as_low.sum() >= AGREEING
+    return usual
 
 
 def _may_be_read(count: Ints, most: int) -> Bools:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.detection.noise import locations, median_of, scatters
+from seatrial.detection.noise import accepted_runs, locations, median_of, scatters
 from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.history.machines import EarlierSeries, Machines
 from seatrial.history.rows import Readings, RunRow
@@ -47,7 +47,8 @@ class PastRuns:
 
     Arrays are (T, M): the first reading of each run, the mean of the others, the location of all,
     the squares of their distances from their mean, as shares of that, in all, and their number.
-    `good`: the series was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is
+    `good`: the series was judged `pass` or not at all, or read low once between two such runs, in a
+    run that is not `corrupt`. `changed` is
     the software that is not that of the newest run that passed, "" where all is.
     """
 
@@ -207,7 +208,10 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     mean = sums / np.maximum(count, 1)
     bad_cell = cell[~readings.good]
     bad = np.bincount(bad_cell, minlength=size)
+    counts = count.reshape(shape)
     good = has_any & (bad == 0)
+    accepted = accepted_runs(good.reshape(shape), counts)
+    is_whole = _are_whole(runs)[:, None]
     scatter = scatters(in_turn, start, count).reshape(shape)
     usual = median_of(scatter)
     noise = np.tile(usual, len(runs))
@@ -217,8 +221,8 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
         rest=_mean_of_others(first, sums, count).reshape(shape),
         location=locations(in_turn, start, count, noise).reshape(shape),
         within=_squares(cell, value, mean).reshape(shape),
-        count=count.reshape(shape),
-        good=good.reshape(shape) & _are_whole(runs)[:, None],
+        count=counts,
+        good=accepted & is_whole,
         changed=changed,
     )
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from seatrial.detection.noise import AGREEING
+from seatrial.detection.noise import AGREEING, accepted_runs
 from seatrial.detection.readings import Ints, Past
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
@@ -40,9 +40,8 @@ class EarlierRuns:
 
     def past(self, places: Ints, weekday: int) -> Past:
         """Return the last runs of the series; for a new one, those over another number of ranks."""
-        accepted = chosen_runs(self._runs)
-        chosen = {row.run_id for row in accepted}
-        runs = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
+        chosen = chosen_runs(self._runs)
+        runs = [int(row.run_id) for row in chosen]
         at = np.array(runs, dtype=np.int64)
         own = np.ix_(at, places)
         sources = self._sources(at, places)
@@ -54,13 +53,13 @@ class EarlierRuns:
             past[name] = np.where(measured, rows[own], rows[other])
         weekdays = [self._weekdays[i] for i in runs]
         weekdays.append(weekday)
+        number: Ints = past.pop("count").astype(np.int64)
+        is_good = past.pop("good") > 0
+        good = accepted_runs(is_good, number)
         return Past(
-            first=past["first"],
-            rest=past["rest"],
-            location=past["location"],
-            within=past["within"],
-            count=past["count"].astype(np.int64),
-            good=past["good"] > 0,
+            **past,
+            count=number,
+            good=good,
             weekday=np.array(weekdays, dtype=np.int64),
         )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import hodges_lehmann, locations, scatters
+from seatrial.detection.noise import accepted_runs, hodges_lehmann, locations, scatters
 
 SEED = 20261130
 
@@ -51,3 +51,23 @@ def test_locations_and_scatters_of_series_of_different_length() -> None:
     assert located == pytest.approx([2.0, 4.0, np.nan, 3.0], nan_ok=True)
     scatter = scatters(in_turn, start, count)
     assert scatter == pytest.approx([np.nan, np.nan, np.nan, 1.4826], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "good, count, expected",
+    [
+        ([1, 0, 1], [1, 1, 1], [1, 1, 1]),
+        ([1, 0, 1], [1, 2, 6], [1, 1, 1]),
+        ([1, 0, 1], [1, 3, 1], [1, 0, 1]),
+        ([1, 0, 0], [1, 1, 1], [1, 0, 0]),
+        ([1, 0, 0, 1], [1, 1, 1, 1], [1, 0, 0, 1]),
+        ([1, 0, 1], [1, 0, 1], [1, 0, 1]),
+        ([0], [1], [0]),
+        ([], [], []),
+    ],
+)
+def test_a_single_low_run_between_good_ones_teaches(
+    good: list[int], count: list[int], expected: list[int]
+) -> None:
+    accepted = accepted_runs(np.array([good], dtype=bool).T, np.array([count]).T)
+    assert accepted[:, 0].tolist() == [bool(one) for one in expected]

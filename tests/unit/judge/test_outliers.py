@@ -54,6 +54,35 @@ def test_one_stray_in_eight_readings_hides_no_loss_of_five_percent(seed: int) ->
     assert names(runs[-1]) == {("node", "node-5")}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_readings_of_half_the_rate_hide_no_loss_of_ten_percent(seed: int) -> None:
+    """As of copies to a GPU, of which one in twelve takes twice the time."""
+    nodes = replace(of_nodes(8, noise=0.003), strays=0.08, depth=0.5)
+    fleet = a_fleet(nodes, seed=seed)
+    fleet.run(nodes, factor=slow("node-5", by=0.1), readings=24)
+    assert names(fleet.tonight()) == {("node", "node-5")}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_single_reading_as_low_as_other_healthy_nodes_had_passes(seed: int) -> None:
+    fleet = Fleet(seed)
+    nodes = replace(of_nodes(8, noise=0.005), strays=0.07, depth=0.23)
+    fleet.run(nodes, readings=1, times=30)
+    runs = fleet.judged()
+    assert [run for run in runs if run.suspects] == []
+    assert Verdict.INCONCLUSIVE in {run.verdict for run in runs[:15]}
+    assert {run.verdict for run in runs[15:]} == {Verdict.PASS}
+
+
+def test_a_single_low_reading_of_the_same_node_never_passes() -> None:
+    fleet = Fleet(1)
+    nodes = of_nodes(8, noise=0.005)
+    for _ in range(8):
+        fleet.run(nodes, readings=1, times=3)
+        fleet.run(nodes, factor=slow("node-5", by=0.23), readings=1)
+    assert {run.verdict for run in fleet.judged()[3::4]} == {Verdict.INCONCLUSIVE}
+
+
 def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> None:
     """By 2 %, and one that every run found 25 % lower, accepted: its own median counts, not that of
     its peers.
