@@ -2,18 +2,15 @@
 local nodes.
 """
 
-import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 
 from seatrial.config.cluster import this_machine
-from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.errors import InputError, LaunchError
 from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields, open_fields
 
 _GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 _MOST_GPUS = 1024
-_LOGIN_S = 15
 _ANSWER_S = 60
 _NOT_FOUND = (126, 127)  # exit statuses of a shell without that command
 
@@ -103,29 +100,18 @@ def _gpus_of(host: str) -> list[str]:
 
     Raises LaunchError, MissingError.
     """
-    from seatrial.platforms import openssh
-    from seatrial.platforms.commands import run_bounded
+    from seatrial.platforms.baremetal import BaremetalPlatform
+    from seatrial.platforms.baremetal.hosts import Hosts, ssh_config
+    from seatrial.platforms.openssh import SSH_FAILED
 
+    settings = BaremetalPlatform(kind="baremetal", hosts=(host,))
     with tempfile.TemporaryDirectory(prefix="seatrial-ssh-") as folder:
         config = Path(folder, "ssh_config")
-        config.write_text(openssh.client_config({}, _LOGIN_S, None))
-        ssh = ["ssh", "-F", str(config)]
-        environment = openssh.environment()
-
-        def options() -> dict[str, str]:
-            return openssh.read_options(
-                run_bounded([*ssh, "-G", host], environment, _ANSWER_S).output
-            )
-
-        try:
-            finished = run_bounded([*ssh, "--", host, shlex.join(_GPUS)], environment, _ANSWER_S)
-        except FileNotFoundError:
-            raise MissingError.of("ssh-missing") from None
-        except subprocess.TimeoutExpired:
-            problem = f"no answer within {_ANSWER_S} s"
-            raise LaunchError.of("baremetal-unreachable", host=host, problem=problem) from None
-        if finished.status == openssh.SSH_FAILED:
-            raise LaunchError(openssh.reason_of(host, finished.errors, options))
+        config.write_text(ssh_config(settings))
+        hosts = Hosts(settings, config)
+        finished = hosts.run(host, _GPUS, _ANSWER_S)
+        if finished.status == SSH_FAILED:
+            raise hosts.no_login(host, finished.errors)
     if finished.status in _NOT_FOUND:
         return []
     if finished.status:

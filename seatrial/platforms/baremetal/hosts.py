@@ -182,15 +182,12 @@ class Hosts:
 
         Raises HostError, or MissingError where this machine has no ssh.
         """
-        argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
+        command = (self._settings.python, "-I", "-S", "-")
         stdin = program({"parent": self._settings.folder, **request}).encode()
-        with self._through_jumps if self.is_proxied(host) else nullcontext():
-            status, output, errors = _run(
-                argv, stdin, self._settings.login_timeout_s + timeout_s, host
-            )
+        status, output, errors = self.run(host, command, timeout_s, stdin)
         answer = _answer(host, output)
         if answer is None and status == SSH_FAILED:
-            raise HostError(reason_of(host, errors, lambda: self.options(host)))
+            raise self.no_login(host, errors)
         if answer is None and status in (126, 127):  # of a shell that cannot run the program
             raise HostError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         if answer is None:
@@ -201,6 +198,21 @@ class Hosts:
                 "baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]
             )
         return answer
+
+    def run(
+        self, host: str, command: Sequence[str], timeout_s: float, stdin: bytes = b""
+    ) -> Finished:
+        """Run a command on a host.
+
+        Raises MissingError without ssh, HostError where the command does not end.
+        """
+        argv = [*self._login(host), *command]
+        with self._through_jumps if self.is_proxied(host) else nullcontext():
+            return _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+
+    def no_login(self, host: str, errors: str) -> HostError:
+        """Return the error for what ssh itself printed."""
+        return HostError(reason_of(host, errors, lambda: self.options(host)))
 
     def ask_each(
         self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]
