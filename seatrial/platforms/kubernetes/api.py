@@ -192,13 +192,13 @@ class Api:
     """One cluster's API server, in one namespace."""
 
     def __init__(self, settings: KubernetesPlatform) -> None:
-        self._settings = settings
+        self.context = settings.context
         self.namespace = settings.namespace
 
     @cached_property
     def client(self) -> Any:
         """The API client. Raises MissingError without a cluster."""
-        return connect(self._settings.context)
+        return connect(self.context)
 
     @cached_property
     def _discovery(self) -> Discovery:

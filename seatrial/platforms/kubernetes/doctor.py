@@ -23,11 +23,10 @@ from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, t
 from seatrial.platforms.kubernetes.pod import (
     GCS_FUSE,
     is_selected,
-    is_tolerated,
     limits,
     node_selector,
     not_requested,
-    tolerations,
+    untolerated,
 )
 from seatrial.platforms.kubernetes.rights import qualify_rights, rights
 from seatrial.platforms.testbed import trial_run
@@ -202,13 +201,9 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Rea
         ready = conditions(node).get("Ready", {})
         message = ready.get("message") or "the kubelet is silent"
         return Reason.of("node-unfit", lack=f"is not ready: {message}")
-    spec = node["spec"]
-    if spec.get("unschedulable"):
+    if node["spec"].get("unschedulable"):
         return Reason.of("node-unfit", lack="is cordoned")
-    tolerated = tolerations(cluster, settings)
-    for taint in spec.get("taints", ()):
-        if taint.get("effect") == "PreferNoSchedule" or is_tolerated(taint, tolerated):
-            continue
+    for taint in untolerated(node, cluster, settings):
         words = taint["key"]
         if taint.get("value"):
             words += f"={taint['value']}"

@@ -26,6 +26,7 @@ from seatrial.platforms.kubernetes.kueue import WORKLOAD, is_of, preempted
 from seatrial.platforms.kubernetes.launchers import Launcher, failed, kinds, needs
 from seatrial.platforms.kubernetes.plan import (
     EXPIRES,
+    KIND,
     OWNER,
     RUN_ID,
     TENDED_BY,
@@ -252,12 +253,8 @@ def _is_well(api: Api, node: str) -> bool:
         return True
 
 
-def leftovers(
-    api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str
-) -> list[Leftover]:
+def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher) -> list[Leftover]:
     """Return the leftovers of abandoned runs.
-
-    `name` is that of the state folders (`states.root_folder`).
 
     Raises SeatrialError where objects that every run makes cannot be listed.
     """
@@ -278,10 +275,10 @@ def leftovers(
     objects = [
         Leftover(run_id, age_s(manifest), f"objects in namespace {settings.namespace}")
         for run_id, manifest in object_by_run.items()
-        if run_id in died or is_abandoned(manifest, run_id, name)
+        if run_id in died or is_abandoned(manifest, run_id)
     ]
     return objects + states.leftovers(
-        name,
+        KIND,
         "its keys on this machine",
         lambda folder: folder.name not in object_by_run and _is_of(folder, settings),
     )
@@ -312,10 +309,10 @@ def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
     )
 
 
-def own_pod(api: Api, context: str | None) -> str | None:
+def own_pod(api: Api) -> str | None:
     """Return the pod that this process runs in, if it is in the namespace of the nodes."""
     name = socket.gethostname()
-    in_cluster = not context and "KUBERNETES_SERVICE_HOST" in os.environ
+    in_cluster = not api.context and "KUBERNETES_SERVICE_HOST" in os.environ
     return name if in_cluster and name in phases(api) else None
 
 
@@ -327,7 +324,7 @@ def phases(api: Api) -> dict[str, str]:
     }
 
 
-def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
+def is_abandoned(manifest: Object, run_id: str) -> bool:
     """Return whether the process of the object's run is gone, as far as the object and this machine
     show.
     """
@@ -337,7 +334,7 @@ def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
     except (KeyError, ValueError):
         expires = math.inf  # not by us, or by a version that says it otherwise
     return states.is_object_abandoned(
-        folder, run_id, annotations.get(OWNER), age_s(manifest), expires
+        KIND, run_id, annotations.get(OWNER), age_s(manifest), expires
     )
 
 

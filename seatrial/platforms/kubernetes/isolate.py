@@ -7,6 +7,7 @@ from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.pod import taints_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -17,15 +18,12 @@ TAINT = "seatrial/suspect"
 class Cordon:
     """Cordon and taint, by the API; `command` is the same by kubectl."""
 
-    def __init__(self, settings: KubernetesPlatform, api: Api) -> None:
-        self._settings = settings
+    def __init__(self, api: Api) -> None:
         self._api = api
 
     def command(self, node: str, run_id: str, why: str) -> str:
-        kubectl = [
-            "kubectl",
-            *(["--context", self._settings.context] if self._settings.context else []),
-        ]
+        context = self._api.context
+        kubectl = ["kubectl", *(["--context", context] if context else [])]
         taint = [*kubectl, "taint", "node", node, f"{TAINT}={run_id}:NoSchedule"]
         return f"{shlex.join([*kubectl, 'cordon', node])} && {shlex.join(taint)}"
 
@@ -60,11 +58,7 @@ class Cordon:
         self._api.patch(f"patch Node {name}", NODE, name, {"metadata": unchanged, "spec": spec})
 
 
-def taints_of(node: Object) -> list[Object]:
-    return node["spec"].get("taints") or []
-
-
 def isolator(cluster: "Cluster") -> Cordon:
     """Return the isolation of nodes of that cluster."""
     assert isinstance(cluster.platform, KubernetesPlatform)
-    return Cordon(cluster.platform, Api(cluster.platform))
+    return Cordon(Api(cluster.platform))

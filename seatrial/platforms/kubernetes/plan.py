@@ -8,6 +8,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
+KIND = "kubernetes"  # of the folders of runs on this machine
 RUN_ID = "seatrial/run-id"  # label of everything that a run makes
 CLUSTER = "seatrial/cluster"
 # Annotation: whose it is, and the only one who can tell whether its run still lives

@@ -37,7 +37,14 @@ from seatrial.platforms.kubernetes.kueue import WORKLOAD
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS, kind_of, kinds, needs, objects
 from seatrial.platforms.kubernetes.logs import EVENTS, POD_LOGS, events_text, write_pod_logs
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
-from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
+from seatrial.platforms.kubernetes.plan import (
+    KIND,
+    TENDED_BY,
+    KubernetesPlan,
+    Object,
+    plan,
+    selector,
+)
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.topology import address, names, ordered, topology_groups
 from seatrial.platforms.kubernetes.waiting import is_up, placed
@@ -58,7 +65,6 @@ except ImportError:  # PyYAML was built without it
 
 log = logging.getLogger("seatrial.launch")
 
-_KIND = "kubernetes"
 _TRIES = 10  # a second apart
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 
@@ -99,7 +105,7 @@ class Kubernetes:
         """
         run_key = new_key_pair()
         host_key = new_key_pair()
-        planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
+        planned = plan(run, states.this_owner(KIND), own_pod(self._api))
         files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted]
@@ -107,7 +113,7 @@ class Kubernetes:
             needed.append(WORKLOAD)
         for kind in needed:  # before anything is made
             self._api.knows(kind)
-        folder = states.make_folder(run.run_id, _KIND)
+        folder = states.make_folder(run.run_id, KIND)
         states.remember(folder, run.cluster)
         for name in ("id_ed25519", "known_hosts"):
             write_private(folder / name, files[name])
@@ -133,7 +139,7 @@ class Kubernetes:
         """Return the testbed of the pods that are up, all or some. Raises InputError without
         any.
         """
-        folder = states.run_folder(run_id, _KIND)
+        folder = states.run_folder(run_id, KIND)
         nodes = self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
         pods = [pod for pod in nodes if is_up(pod)]
         if not pods:
@@ -187,7 +193,7 @@ class Kubernetes:
             planned.run.run_id,
             tuple(nodes),
             user="root",
-            key_file=states.run_folder(planned.run.run_id, _KIND) / states.KEY_FILE,
+            key_file=states.run_folder(planned.run.run_id, KIND) / states.KEY_FILE,
             dial=dial,
             workdir=f"/tmp/seatrial/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
@@ -214,7 +220,7 @@ class Kubernetes:
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         """Write the logs of all pods, read until `timeout_s` is over, and the events of the run."""
-        if not states.run_folder(run_id, _KIND).exists():
+        if not states.run_folder(run_id, KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
@@ -235,7 +241,7 @@ class Kubernetes:
                 name = metadata["name"]
                 no_mark = {"metadata": {"annotations": {TENDED_BY: None}}}
                 self._api.patch(f"annotate Secret {name}", SECRET, name, no_mark)
-        states.keep(states.run_folder(run_id, _KIND), seconds)
+        states.keep(states.run_folder(run_id, KIND), seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
@@ -254,13 +260,13 @@ class Kubernetes:
                 is_fatal = kind != POD or isinstance(error, MissingError)
                 if is_fatal and needs(self._launcher, kind):
                     refused.append(error)
-        states.remove_folder(states.run_folder(run_id, _KIND))
+        states.remove_folder(states.run_folder(run_id, KIND))
         if refused:
             raise refused[0]
         wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
-        return leftovers(self._api, self._settings, self._launcher, _KIND)
+        return leftovers(self._api, self._settings, self._launcher)
 
     def missing(self) -> list[Reason]:
         # Only here: rendering starts in no time

@@ -1,7 +1,7 @@
 """The pod that is one node: the entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
@@ -246,9 +246,17 @@ def is_selected(node: Object, selected: Mapping[str, str], settings: KubernetesP
     return selected.items() <= labels.items()
 
 
-def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
-    """Return whether a pod with these tolerations may be on a node with the taint."""
-    return any(_tolerates(one, taint) for one in tolerated)
+def taints_of(node: Object) -> list[Object]:
+    return node["spec"].get("taints") or []
+
+
+def untolerated(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Object]:
+    """Yield the taints that keep the pods off the node."""
+    tolerated = tolerations(cluster, settings)
+    for taint in taints_of(node):
+        is_tolerated = any(_tolerates(one, taint) for one in tolerated)
+        if taint["effect"] != "PreferNoSchedule" and not is_tolerated:
+            yield taint
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:

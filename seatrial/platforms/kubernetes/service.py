@@ -15,10 +15,10 @@ from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.api import LIMIT, NODE, POD, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Toleration
 from seatrial.platforms.kubernetes.ending import not_ready
-from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
+from seatrial.platforms.kubernetes.isolate import TAINT, Cordon
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
-from seatrial.platforms.kubernetes.pod import is_selected, is_tolerated, node_selector, tolerations
+from seatrial.platforms.kubernetes.pod import is_selected, node_selector, taints_of, untolerated
 from seatrial.platforms.kubernetes.topology import LEVELS
 from seatrial.platforms.service import ServiceNode, State, taken
 
@@ -48,7 +48,7 @@ class KubernetesService:
         self._priority_class = qualify.priority_class
         self._gate = qualify.gate or GATE
         self._api = Api(cluster.platform)
-        self._nodes = Cordon(cluster.platform, self._api)
+        self._nodes = Cordon(self._api)
 
     def nodes(self) -> list[ServiceNode]:
         """Return the nodes that the settings select, each with who uses it, or why it is out of
@@ -81,7 +81,8 @@ class KubernetesService:
         if user:
             return ServiceNode(name, "busy", group, user)
         state: State = "idle"
-        if TAINT in keys or node["spec"].get("unschedulable") or self._refuses(node):
+        refusals = {taint["key"] for taint in untolerated(node, self._cluster, self._settings)}
+        if TAINT in keys or node["spec"].get("unschedulable") or refusals - {self._gate}:
             state = "out"
         elif self._gate in keys:
             state = "gated"
@@ -93,19 +94,6 @@ class KubernetesService:
             is_ours=TAINT in keys,
             has_failed=has_failed and state == "gated",
         )
-
-    def _refuses(self, node: Object) -> bool:
-        """Return whether a taint that is neither seatrial's nor the gate's keeps pods away, tests
-        among them.
-        """
-        known = {self._gate, TAINT}
-        tolerated = tolerations(self._cluster, self._settings)
-        for taint in taints_of(node):
-            if taint["key"] in known or taint["effect"] == "PreferNoSchedule":
-                continue
-            if not is_tolerated(taint, tolerated):
-                return True
-        return False
 
     def _users(self) -> dict[str, str]:
         """Return the pod that has each node or waits for it: with GPUs one that asks for any, else

@@ -25,6 +25,8 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 class There:
     """An API server with these objects, by kind."""
 
+    context: str | None = None
+
     def __init__(self, **objects: list[dict[str, Any]]) -> None:
         self._objects = objects
 
@@ -176,11 +178,12 @@ def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.M
     """
     monkeypatch.setattr("socket.gethostname", lambda: "trial-x")
     beside = platform(Pod=[{"metadata": {"name": "trial-x"}}])._api
-    assert own_pod(beside, None) is None
+    assert own_pod(beside) is None
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert own_pod(beside, None) == "trial-x"
-    assert own_pod(beside, "elsewhere") is None
-    assert own_pod(platform()._api, None) is None
+    assert own_pod(beside) == "trial-x"
+    assert own_pod(platform()._api) is None
+    beside.context = "elsewhere"
+    assert own_pod(beside) is None
 
 
 def test_a_folder_in_place_of_a_kubeconfig_is_reported(

@@ -44,6 +44,8 @@ def pod(index: int, node: str = "n", phase: str = "Running", **labels: str) -> d
 class Server:
     """Objects by kind; remembers what was asked. `refused` are kinds that may not be deleted."""
 
+    context: str | None = None
+
     def __init__(self, *pods: dict[str, Any]) -> None:
         self.objects: dict[str, Any] = {"Pod": list(pods), "Node": []}
         self.known: list[str] = []
