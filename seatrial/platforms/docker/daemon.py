@@ -233,11 +233,8 @@ def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> li
             ]
         if not isinstance(cluster.image, Prebuilt):
             return []  # an image that is yet to be built cannot be tried
-        return (
-            [*_trial(daemon, plan)]
-            if daemon.has_image(plan.image)
-            else [*_missing_image(plan.image)]
-        )
+        image = cluster.image.reference
+        return [*(_trial(daemon, plan) if daemon.has_image(image) else _missing_image(image))]
     except SeatrialError as error:
         return [error.reason]
 

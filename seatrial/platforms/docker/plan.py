@@ -43,13 +43,6 @@ class DockerPlan:
         return f"seatrial-{self.run.run_id}"
 
     @property
-    def image(self) -> str:
-        """The image of the containers; before it is built or found, the reference in the cluster
-        file.
-        """
-        return self.run.nodes_image or "<none>"
-
-    @property
     def lives_s(self) -> int:
         """Seconds after which a container ends itself."""
         return int(self.settings.deadline_s + self.run.cluster.kept_s)
@@ -82,7 +75,7 @@ def container_body(plan: DockerPlan, index: int) -> Body:
         **cluster.env,
     }
     body: Body = {
-        "Image": plan.image,
+        "Image": plan.run.nodes_image,
         "Hostname": node,
         "User": "0",
         "Entrypoint": ENTRY_POINT,

@@ -255,7 +255,7 @@ class Docker(RunsWithState[DockerState]):
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
         plan = DockerPlan(run, self._settings, states.this_owner(KIND), time.time(), published_on)
         folder, run_key, host_key = states.begin(run, KIND)
-        ensure_image(daemon, plan.image)
+        ensure_image(daemon, run.nodes_image)
         create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
         state = DockerState(

@@ -58,13 +58,6 @@ class KubernetesPlan:
         }
 
     @property
-    def image(self) -> str:
-        """The image of the nodes; before it is built or found, the reference in the cluster
-        file.
-        """
-        return self.run.nodes_image or "<none>"
-
-    @property
     def node_count(self) -> int:
         return self.run.cluster.nodes
 

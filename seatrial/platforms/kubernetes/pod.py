@@ -129,7 +129,7 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
     resources = {"limits": limits(cluster, plan.settings), "claims": claimed}
     container: Object = {
         "name": name,
-        "image": plan.image,
+        "image": plan.run.nodes_image,
         "imagePullPolicy": plan.settings.image_pull_policy,
         "command": ENTRY_POINT,
         "env": _env(plan, profile),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
@@ -127,12 +126,9 @@ def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
     cluster = run.cluster
     mpi = settings.framework == "mpi"
     workers = cluster.nodes if mpi else cluster.nodes - 1
-    named = (
-        cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
-    )
     options = [
         f"--project={settings.project}",
-        f"--image={run.image or named}",
+        f"--image={run.nodes_image}",
         f"--workers={workers}",
         *([f"--gpu-devices-request={cluster.gpus}"] if cluster.gpus else []),
         *([f"--slots-per-worker={cluster.slots}"] if mpi else []),
