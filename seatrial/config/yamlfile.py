@@ -313,6 +313,22 @@ def matching(pattern: str, legal: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def further_option(own: str, example: str) -> AfterValidator:
+    """Take one option of a command, such as `example`; those that seatrial sets match the pattern
+    `own`.
+    """
+
+    def check(value: str) -> str:
+        match = re.fullmatch(r"--([a-z][a-z-]*)(=[^\s\"'\\]+)?", value)
+        if not match:
+            raise ValueError(f"must be one option with its value, such as {example}, is {value!r}")
+        if re.fullmatch(own, match[1]):
+            raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
+        return value
+
+    return AfterValidator(check)
+
+
 Model = TypeVar("Model", bound=Strict)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.catalog import hardware_of, known_hardware
+from seatrial.model.errors import InputError
 
 # A field, and the values that are there, the likeliest first
 Choose = Callable[[str, Sequence[str]], str]
@@ -39,6 +40,12 @@ class Site:
     context: str | None = None
     namespace: str | None = None
     hosts: tuple[str, ...] = ()
+
+    def one_host(self, needs: str) -> str | None:
+        """Return the one host that a platform takes, or None. Raises InputError for several."""
+        if len(self.hosts) > 1:
+            raise InputError(f"--host: {needs}")
+        return self.hosts[0] if self.hosts else None
 
 
 def hardware_fields(gpus: int, product: str) -> Draft:

@@ -40,9 +40,7 @@ def docker(choose: Choose, site: Site) -> Draft:
     from seatrial.platforms.docker import DockerPlatform
     from seatrial.platforms.docker.daemon import Daemon
 
-    if len(site.hosts) > 1:
-        raise InputError("--host: Docker needs one address, such as ssh://gpu-1")
-    address = site.hosts[0] if site.hosts else None
+    address = site.one_host("Docker needs one address, such as ssh://gpu-1")
     daemon = Daemon(DockerPlatform(kind="docker", host=address))
     name = str(daemon.info().get("Name") or "docker")
     here = {} if daemon.remote_host else this_machine()

@@ -95,9 +95,7 @@ def slurm(choose: Choose, site: Site) -> Draft:
     from seatrial.platforms.slurm import SlurmPlatform, seconds
     from seatrial.platforms.slurm.login import login_of
 
-    if len(site.hosts) > 1:
-        raise InputError("--host: Slurm needs one login node")
-    host = site.hosts[0] if site.hosts else None
+    host = site.one_host("Slurm needs one login node")
     login = login_of(SlurmPlatform(kind="slurm", host=host))
     listed = login.run(
         ["sinfo", "--noheader", "--all", "--format=%P|%a|%D|%t|%l|%s|%G"], timeout_s=60

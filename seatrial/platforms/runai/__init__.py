@@ -1,19 +1,17 @@
 """RunAI, nodes as the pods of one workload by the command runai: settings."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from seatrial.config.cluster import Cluster, Name, PlatformSettings, Seconds
-from seatrial.config.yamlfile import matching
+from seatrial.config.yamlfile import further_option, matching
 
-_OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s\"'\\]+)?")
-_OWN_OPTIONS = {
-    "project", "image", "workers", "gpu-devices-request", "slots-per-worker", "node-pools", "large-shm", "command",
-    "extended-resource", "capability", "no-master", "name-prefix", "attach", "tty", "stdin",
-}  # fmt: skip
+_OWN_OPTIONS = (
+    "project|image|workers|gpu-devices-request|slots-per-worker|node-pools|large-shm|command"
+    "|extended-resource|capability|no-master|name-prefix|attach|tty|stdin"
+)
 Resource = Annotated[
     str,
     matching(
@@ -21,17 +19,6 @@ Resource = Annotated[
         "a resource of Kubernetes, such as rdma/rdma_shared_device_a",
     ),
 ]
-
-
-def _legal_option(value: str) -> str:
-    match = _OPTION.fullmatch(value)
-    if not match:
-        raise ValueError(
-            f"must be one option with its value, such as --node-type=gh200, is {value!r}"
-        )
-    if match[1] in _OWN_OPTIONS:
-        raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
-    return value
 
 
 class RunaiPlatform(PlatformSettings):
@@ -50,7 +37,7 @@ class RunaiPlatform(PlatformSettings):
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$")], ...] = Field(
         ("IPC_LOCK",), description="Linux capabilities"
     )
-    args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
+    args: tuple[Annotated[str, further_option(_OWN_OPTIONS, "--node-type=gh200")], ...] = Field(
         (), description="further options of submit, such as --node-type=gh200"
     )
     python: str = Field(

@@ -8,15 +8,16 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import Mount
+from seatrial.config.yamlfile import further_option
 from seatrial.platforms.openssh import Host, SshSettings
 from seatrial.text.hostlist import expand
 
 _PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
 _TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
-_OWN_OPTIONS = re.compile(
-    r"--(job-name|nodes|ntasks|ntasks-per-node|time|output|error|parsable|wrap|array|partition|account|qos"
-    r"|reservation|constraint|nodelist|exclude|switches|gres|gpus|gpus-per-node|requeue|no-requeue|chdir|wait)(=|$)"
+_OWN_OPTIONS = (
+    "job-name|nodes|ntasks|ntasks-per-node|time|output|error|parsable|wrap|array|partition|account|qos"
+    "|reservation|constraint|nodelist|exclude|switches|gres|gpus|gpus-per-node|requeue|no-requeue|chdir|wait"
 )
 Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
 NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
@@ -52,18 +53,6 @@ def seconds(time_limit: str) -> int:
     if not 60 <= total <= 30 * 86400:
         raise ValueError(f"must be from one minute to 30 days, is {time_limit!r}")
     return total
-
-
-def _legal_option(value: str) -> str:
-    """Return the option as it is.
-
-    Raises ValueError where it is not one option, or is one that seatrial sets.
-    """
-    if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s\"'\\]+)?", value):
-        raise ValueError(f"must be one option with its value, such as --mem=0, is {value!r}")
-    if own := _OWN_OPTIONS.match(value):
-        raise ValueError(f"--{own[1]} is set by another field or by seatrial; leave it out")
-    return value
 
 
 def _legal_folder(value: str) -> str:
@@ -121,7 +110,7 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
         "01:00:00", description="--time, in quotes; longer than the suite"
     )
-    args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
+    args: tuple[Annotated[str, further_option(_OWN_OPTIONS, "--mem=0")], ...] = Field(
         (), description="further options of sbatch, such as --mem=0"
     )
     launch: Literal["sshd", "srun"] = Field(
