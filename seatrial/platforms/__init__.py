@@ -38,7 +38,7 @@ class Rendered:
     has the commands.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str]
     # Its functions are new with every rendering
     testbed: "Testbed | None" = field(default=None, compare=False)
 

@@ -188,7 +188,7 @@ def write_owner(folder: Path, name: str, owner: Process) -> None:
 
 def read_owner(folder: Path, name: str) -> Process | None:
     """Return the process in the file; None if it is missing or broken."""
-    content = _record(folder, f"{name}.json")
+    content = read_record(folder, f"{name}.json")
     pid = content.get("pid")
     started = content.get("started")
     return (
@@ -198,7 +198,7 @@ def read_owner(folder: Path, name: str) -> Process | None:
     )
 
 
-def _record(folder: Path, name: str) -> dict[str, Any]:
+def read_record(folder: Path, name: str) -> dict[str, Any]:
     """Return the JSON object in a file of the run's folder; empty if it is missing or broken."""
     content = read_json(folder, name)
     return content if isinstance(content, dict) else {}
@@ -278,9 +278,13 @@ def keep(folder: Path, seconds: float) -> None:
 
 def kept_until(folder: Path) -> float | None:
     """Return the end of the time that the run is kept for, in seconds of the epoch, or None."""
-    until = _record(folder, "kept.json").get("until")
-    if isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < _NEVER:
-        return float(until)
+    return moment(read_record(folder, "kept.json").get("until"))
+
+
+def moment(value: object) -> float | None:
+    """Return a point in time as a file has it, in seconds of the epoch; None for all else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _NEVER:
+        return float(value)
     return None
 
 

@@ -60,7 +60,6 @@ from seatrial.text.words import some_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_NEVER = 1e11
 _LOG_BYTES = 1024**2  # of each host
 
 
@@ -68,8 +67,8 @@ def deadline_of(folder: Path) -> float:
     """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch
     by this clock.
     """
-    deadline = states.read_json(folder, "deadline.json")  # None: nothing was started
-    return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
+    # None: nothing was started
+    return states.moment(states.read_json(folder, "deadline.json")) or 0.0
 
 
 def _problem(answer: Answer | SeatrialError) -> str | None:

@@ -323,14 +323,9 @@ def _namespaces_of(folder: Path) -> list[str]:
     """Return the namespaces of the run that still exist, by its own record: their names show no
     owner.
     """
-    spec = states.read_json(folder, "spec.json")
-    if spec is None:  # it was ended before it made any
-        return []
-    return [
-        node["namespace"]
-        for node in spec["nodes"]
-        if Path("/run/netns", node["namespace"]).exists()
-    ]
+    spec = states.read_record(folder, "spec.json")  # empty: it was ended before it made any
+    names = [node["namespace"] for node in spec.get("nodes", ())]
+    return [name for name in names if Path("/run/netns", name).exists()]
 
 
 def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
@@ -416,7 +411,7 @@ def _namespace_problems() -> list[Reason]:
     done = subprocess.run(trial, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []
-    reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    reason = last_line(done.stderr) or "no reason given"
     if rootless:
         step = (
             "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and "

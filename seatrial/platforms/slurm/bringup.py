@@ -4,7 +4,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason, join
@@ -39,10 +39,10 @@ class NodesLog:
     start. `step_error` is what srun says itself, which is of no task.
     """
 
-    ports: Mapping[int, int] = field(default_factory=dict)
-    last_lines: Mapping[int, str] = field(default_factory=dict)
-    problems: Mapping[int, str] = field(default_factory=dict)
-    step_error: str | None = None
+    ports: Mapping[int, int]
+    last_lines: Mapping[int, str]
+    problems: Mapping[int, str]
+    step_error: str | None
 
 
 def read_nodes_log(text: str) -> NodesLog:
@@ -109,9 +109,8 @@ class BringUp:
         logged = ""
         while True:
             job = self._job()
-            nodes_log = NodesLog()
-            if job.is_up:  # earlier there is no log, and each look is a login
-                nodes_log = self._nodes_log()
+            # Before it is up there is no log, and each look is a login
+            nodes_log = self._nodes_log() if job.is_up else read_nodes_log("")
             if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
                 return job, nodes_log.ports
             if job.is_up:

@@ -67,7 +67,8 @@ log = logging.getLogger("seatrial.launch")
 _KIND = "slurm"
 # A file of a run that has no job, whose end needs none of Slurm's commands
 _NOT_SUBMITTED = "not-submitted"
-_GATED = "gated"  # a file of a run whose nodes wait at the gate
+# A file of a run whose nodes wait at the gate: their drain reasons; not on another machine
+_GATED = "gated"
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
@@ -362,22 +363,12 @@ class Slurm(RunsWithState[SlurmState]):
         if not (folder / _NOT_SUBMITTED).exists():
             end_jobs(self._login, run_id)
         if (folder / _GATED).exists() or not folder.exists():
-            close_gate(self._login, run_id, _reasons(folder))
+            close_gate(self._login, run_id, states.read_record(folder, _GATED))
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)
 
     def missing(self) -> list[Reason]:
         return doctor.problems(self._login, self._cluster, self._settings)
-
-
-def _reasons(folder: Path) -> dict[str, str]:
-    """Return the drain reasons of the nodes that the run took from the gate; none where another
-    machine took them.
-    """
-    reasons = states.read_json(folder, _GATED)
-    if not isinstance(reasons, dict):
-        return {}
-    return {str(node): str(reason) for node, reason in reasons.items()}
 
 
 platform = Slurm
