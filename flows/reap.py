@@ -12,7 +12,7 @@ from seatrial.config.cluster import load_cluster
 from seatrial.flows.serving.signals import end_with_parent
 from seatrial.flows.serving.ui import forward_logs
 from seatrial.model.errors import SeatrialError
-from seatrial.platforms import Platform, platform_for, platforms
+from seatrial.platforms import local_platform, platform_for
 from seatrial.tasks.launch import reap as reap_platform
 from seatrial.text import words
 
@@ -43,15 +43,11 @@ def reap(clusters: list[Annotated[str, Field(min_length=1)]]) -> "State[int]":
 def _reap(file: str | None) -> tuple[int, str | None]:
     """Remove leftovers; return of how many runs, and the error.
 
-    Without a cluster file, those of platforms that need none.
+    Without a cluster file, those of local nodes, which need none.
     """
     try:
-        chosen: list[Platform] = (
-            [platform_for(load_cluster(Path(file)), Path(file))]
-            if file
-            else list(platforms().values())
-        )
-        return sum(len(reap_platform(platform)) for platform in chosen), None
+        platform = platform_for(load_cluster(Path(file)), Path(file)) if file else local_platform()
+        return len(reap_platform(platform)), None
     except Exception as error:  # the other clusters are looked at all the same
         log.error("%s", error, exc_info=None if isinstance(error, SeatrialError) else error)
         return 0, str(error)

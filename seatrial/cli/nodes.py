@@ -153,7 +153,7 @@ def reap(cluster: Path | None, kept: str | None) -> None:
     close_killed()
     with waiting("looking for what runs have left"):
         from seatrial.config.cluster import load_cluster
-        from seatrial.platforms import platform_for, platforms
+        from seatrial.platforms import local_platform, platform_for
         from seatrial.tasks.launch import end
         from seatrial.tasks.launch import reap as reap_platform
 
@@ -161,12 +161,8 @@ def reap(cluster: Path | None, kept: str | None) -> None:
             print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")
             return
         logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
-        chosen = (
-            [platform_for(load_cluster(cluster), cluster)]
-            if cluster
-            else list(platforms().values())
-        )
-        left = [leftover for platform in chosen for leftover in reap_platform(platform)]
+        platform = platform_for(load_cluster(cluster), cluster) if cluster else local_platform()
+        left = reap_platform(platform)
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
     print(f"{len(left)} run{'' if len(left) == 1 else 's'} reaped")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
@@ -202,7 +203,6 @@ class PlatformSettings(Strict):
     injects_faults: ClassVar[bool] = False
     isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
     qualifies: ClassVar[bool] = False  # nodes of it can be tested beside jobs
-    stands_alone: ClassVar[bool] = False  # it works without the settings of a cluster file
 
     def architecture(self, hardware: str, here: str) -> str | None:
         """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this
@@ -253,9 +253,11 @@ class PlatformSettings(Strict):
         return []
 
     @classmethod
-    def implementation(cls) -> str:
-        """Return the module in the package of the model that brings nodes up."""
-        return f"{sys.modules[cls.__module__].__package__}.platform"
+    def own_module(cls, name: str) -> Any:
+        """Import a module of the model's package: `platform`, which brings nodes up, `isolate` or
+        `service`.
+        """
+        return import_module(f"{sys.modules[cls.__module__].__package__}.{name}")
 
 
 def _accepted(kind: str, model: Any) -> Any:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol
@@ -108,7 +107,7 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     where = file or f"cluster {cluster.name}"
     try:
         # On first use: their SDKs are heavy
-        platform: Platform = import_module(cluster.platform.implementation()).platform(cluster)
+        platform: Platform = cluster.platform.own_module("platform").platform(cluster)
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
     except ImportError as error:  # of another package
@@ -125,17 +124,11 @@ def isolator_for(cluster: "Cluster") -> Isolator:
         raise InputError(
             f"platform {cluster.platform.kind}: cannot isolate nodes; legal: kubernetes, slurm"
         )
-    isolator: Isolator = import_module(
-        f"{cluster.platform.implementation().removesuffix('.platform')}.isolate"
-    ).isolator(cluster)
+    isolator: Isolator = cluster.platform.own_module("isolate").isolator(cluster)
     return isolator
 
 
-def platforms() -> dict[str, Platform]:
-    """Return the platforms of seatrial that can be run without a cluster file's settings, by
-    kind.
-    """
-    without = {kind: model for kind in _SETTINGS if (model := PLATFORMS[kind]()).stands_alone}
-    return {
-        kind: import_module(model.implementation()).platform() for kind, model in without.items()
-    }
+def local_platform() -> Platform:
+    """Return the only platform that finds what runs have left without a cluster file."""
+    local: Platform = PLATFORMS["local"]().own_module("platform").PLATFORM
+    return local

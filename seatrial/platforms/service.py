@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from seatrial.model.errors import InputError
@@ -84,6 +83,5 @@ def node_service(cluster: "Cluster") -> NodeService:
             f"platform {cluster.platform.kind}: has no nodes at work; legal: kubernetes, "
             "slurm, baremetal, local"
         )
-    module = import_module(f"{cluster.platform.implementation().removesuffix('.platform')}.service")
-    service: NodeService = module.service(cluster)
+    service: NodeService = cluster.platform.own_module("service").service(cluster)
     return service

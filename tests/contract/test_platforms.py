@@ -1,28 +1,20 @@
-"""What every platform promises, on each one that needs no settings."""
+"""What every platform promises, on the one that needs no cluster."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from seatrial.config.run import Run
-from seatrial.platforms import Platform, platforms
+from seatrial.platforms import Platform, local_platform
 from tests.contract.promises import Promises
 from tests.quick_run import quick_run
 
-# What a cluster file of each platform needs beyond its name and nodes.
-SETTINGS: dict[str, dict[str, Any]] = {"local": {"platform": {"kind": "local"}}}
 
-
-@pytest.fixture(params=sorted(platforms()))
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    if lacking := platforms()[request.param].missing():
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    if lacking := local_platform().missing():
         pytest.skip("; ".join(map(str, lacking)))
-    return quick_run(tmp_path, nodes=3, **SETTINGS[request.param])
-
-
-def test_every_platform_has_settings_here() -> None:
-    assert set(SETTINGS) == set(platforms())
+    return quick_run(tmp_path, nodes=3, platform={"kind": "local"})
 
 
 class TestPromises(Promises):

@@ -22,7 +22,6 @@ class LocalPlatform(PlatformSettings):
     uses_host_software: ClassVar[bool] = True
     injects_faults: ClassVar[bool] = True
     qualifies: ClassVar[bool] = True
-    stands_alone: ClassVar[bool] = True
 
     def node_names(self, count: int) -> list[str]:
         return list(self.names) or super().node_names(count)

@@ -243,9 +243,9 @@ class Local:
 PLATFORM = Local()
 
 
-def platform(cluster: Cluster | None = None) -> Local:
+def platform(cluster: Cluster) -> Local:
     """Return the platform for a cluster, of which only the size matters."""
-    return Local(cluster.nodes) if cluster else PLATFORM
+    return Local(cluster.nodes)
 
 
 def _account() -> Account:
