@@ -28,6 +28,7 @@ from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.system.extras import has_module, how_to_install
 from seatrial.system.rawlog import RawLog
+from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
@@ -301,9 +302,7 @@ def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
         build: Build = Build.from_json(json.dumps(request_fields))
         return build
     except ParseError as error:
-        raise InputError(
-            f"{config.folder / 'cloudbuild.yaml'}: {' '.join(str(error).split())}"
-        ) from error
+        raise InputError(f"{config.folder / 'cloudbuild.yaml'}: {one_line(error)}") from error
 
 
 builder = CloudBuildImage

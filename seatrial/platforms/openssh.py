@@ -17,6 +17,7 @@ from seatrial.config.yamlfile import Strict, matching
 from seatrial.model.reason import Reason
 from seatrial.platforms import commands
 from seatrial.platforms.commands import start_stream, tail
+from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
 
 _JUMP = r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?"
@@ -215,7 +216,7 @@ def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> sock
                 raise TimeoutError
             if not ours.recv(1, socket.MSG_PEEK):
                 raise ConnectionError(
-                    printable(" ".join(tail(errors).split()))[-300:] or "the tunnel ended"
+                    printable(one_line(tail(errors)))[-300:] or "the tunnel ended"
                 )
         except OSError:
             ours.close()

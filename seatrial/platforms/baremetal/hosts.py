@@ -31,6 +31,7 @@ from seatrial.platforms.openssh import (
     tunnel,
 )
 from seatrial.platforms.state import NodeAddress, PlatformState
+from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
@@ -191,7 +192,7 @@ class Hosts:
         if answer is None and status in (126, 127):  # of a shell that cannot run the program
             raise HostError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         if answer is None:
-            problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
+            problem = printable(one_line(errors))[-500:] or f"status {status}"
             raise HostError.of("baremetal-host-failed", host=host, problem=problem)
         if answer.problem is not None:
             raise HostError.of(

@@ -330,16 +330,14 @@ class Api:
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
-        attributes = client.V1ResourceAttributes(
-            namespace=None if right.cluster_wide else self.namespace,
-            verb=verb,
-            group=right.group,
-            resource=resource,
-            subresource=sub or None,
-        )
-        review = client.V1SelfSubjectAccessReview(
-            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
-        )
+        attributes = {
+            "namespace": None if right.cluster_wide else self.namespace,
+            "verb": verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": sub or None,
+        }
+        review = {"spec": {"resourceAttributes": attributes}}
         with self.explained("ask for permissions"):
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)

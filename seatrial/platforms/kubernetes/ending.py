@@ -253,7 +253,7 @@ def _is_well(api: Api, node: str) -> bool:
         return True
 
 
-def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher) -> list[Leftover]:
+def leftovers(api: Api, launcher: Launcher) -> list[Leftover]:
     """Return the leftovers of abandoned runs.
 
     Raises SeatrialError where objects that every run makes cannot be listed.
@@ -273,14 +273,14 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher) -> lis
     # one that Succeeded has taken its nodes down, or keeps them on purpose
     died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
     objects = [
-        Leftover(run_id, age_s(manifest), f"objects in namespace {settings.namespace}")
+        Leftover(run_id, age_s(manifest), f"objects in namespace {api.namespace}")
         for run_id, manifest in object_by_run.items()
         if run_id in died or is_abandoned(manifest, run_id)
     ]
     return objects + states.leftovers(
         KIND,
         "its keys on this machine",
-        lambda folder: folder.name not in object_by_run and _is_of(folder, settings),
+        lambda folder: folder.name not in object_by_run and _is_of(folder, api),
     )
 
 
@@ -297,15 +297,15 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
         return []
 
 
-def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
+def _is_of(folder: Path, api: Api) -> bool:
     """Return whether it is of a run on this cluster, in this namespace."""
     try:
         other = states.recall(folder).platform
     except InputError:
         return False
     return isinstance(other, KubernetesPlatform) and (other.context, other.namespace) == (
-        settings.context,
-        settings.namespace,
+        api.context,
+        api.namespace,
     )
 
 

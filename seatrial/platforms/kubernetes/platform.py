@@ -266,7 +266,7 @@ class Kubernetes:
         wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
-        return leftovers(self._api, self._settings, self._launcher)
+        return leftovers(self._api, self._launcher)
 
     def missing(self) -> list[Reason]:
         # Only here: rendering starts in no time

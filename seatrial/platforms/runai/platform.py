@@ -372,7 +372,7 @@ class Runai(RunsWithState[RunaiState]):
         return Reason.of(
             "runai-node-failed",
             pod=pod,
-            problem=printable(" ".join(text.split()))[:500] or "no answer",
+            problem=printable(one_line(text))[:500] or "no answer",
         )
 
     def _is_up(self, run_id: str) -> bool:

@@ -61,6 +61,7 @@ def platform(
     made = platform_for(cluster)
     assert isinstance(made, Kubernetes)
     made._api = cast(Api, There(**objects))
+    made._api.namespace = namespace
     return made
 
 
