@@ -331,11 +331,11 @@ class Api:
 
         resource, _, sub = right.resource.partition("/")
         attributes = {
-            "namespace": None if right.cluster_wide else self.namespace,
+            "namespace": "" if right.cluster_wide else self.namespace,
             "verb": verb,
             "group": right.group,
             "resource": resource,
-            "subresource": sub or None,
+            "subresource": sub,
         }
         review = {"spec": {"resourceAttributes": attributes}}
         with self.explained("ask for permissions"):
