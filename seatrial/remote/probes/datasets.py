@@ -27,7 +27,7 @@ import torch
 from rendezvous import CannotStart
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -157,22 +157,6 @@ def _fetch(archive: Archive, path: Path) -> None:
         )
 
 
-class ImagesInMemory(Dataset):
-    """`images` (N, 1 or 3, height, width) of unsigned bytes, and the class of each, `labels`
-    (N).
-    """
-
-    def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self.images = images
-        self.labels = labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        return self.images[index], self.labels[index]
-
-
 class ImageFiles(Dataset):
     """Image files and their classes; each is cut to a square of `pixels` from its middle when it is
     asked for.
@@ -224,7 +208,7 @@ def as_inputs(images: Tensor, pixels: int) -> Tensor:
     return inputs.expand(-1, 3, -1, -1)
 
 
-def _fashion_mnist(folder: str) -> ImagesInMemory:
+def _fashion_mnist(folder: str) -> TensorDataset:
     images = read_idx(_either(folder, "train-images-idx3-ubyte"))
     labels = read_idx(_either(folder, "train-labels-idx1-ubyte"))
     if images.dim() != 3 or labels.dim() != 1 or len(images) != len(labels):
@@ -232,9 +216,7 @@ def _fashion_mnist(folder: str) -> ImagesInMemory:
             f"{folder}: {tuple(images.shape)} images and {tuple(labels.shape)} labels do "
             "not fit together"
         )
-    return ImagesInMemory(
-        images[:, None], _labels(folder, labels, SOURCES["fashion_mnist"].classes)
-    )
+    return TensorDataset(images[:, None], _labels(folder, labels, SOURCES["fashion_mnist"].classes))
 
 
 def _either(folder: str, name: str) -> str:
@@ -276,14 +258,15 @@ def _labels(path: str, labels: Tensor, classes: int) -> Tensor:
     return labels.long()
 
 
-def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
+def _cifar(folder: str, names: Sequence[str], classes: int) -> TensorDataset:
     images = []
     labels = []
     for name in names:
-        part = read_cifar(os.path.join(folder, name))
-        images.append(part[0])
-        labels.append(_labels(os.path.join(folder, name), part[1], classes))
-    return ImagesInMemory(torch.cat(images), torch.cat(labels))
+        path = os.path.join(folder, name)
+        images_of_file, labels_of_file = read_cifar(path)
+        images.append(images_of_file)
+        labels.append(_labels(path, labels_of_file, classes))
+    return TensorDataset(torch.cat(images), torch.cat(labels))
 
 
 def read_cifar(path: str) -> tuple[Tensor, Tensor]:

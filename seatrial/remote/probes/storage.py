@@ -23,8 +23,8 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import disk
@@ -256,7 +256,8 @@ def transferred(size, shards, transfer):
     """
     began = time.monotonic()
     part = size // shards // BLOCK * BLOCK
-    each = at_once(shards, lambda shard: transfer(shard, part))
+    with ThreadPoolExecutor(shards) as pool:
+        each = list(pool.map(lambda shard: transfer(shard, part), range(shards)))
     wrong = next(filter(None, (wrong for _, wrong in each)), "")
     return {
         "bytes": sum(size for size, _ in each),
@@ -322,30 +323,6 @@ def tried(is_gone):
         return is_gone()
     except Exception:  # a store may be out of reach for a while
         return False
-
-
-def at_once(count, function):
-    """Return the results of calling `function` with 0, 1, ... in a thread each.
-
-    Raises what the first of them raised.
-    """
-    results = [None] * count
-    errors = []
-
-    def work(number):
-        try:
-            results[number] = function(number)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def content_of(shard):

@@ -35,19 +35,16 @@ def test_the_readers_return_the_written_images(tmp_path: Path, datasets: ModuleT
     write_fashion_mnist(tmp_path)
     write_cifar10(tmp_path)
     write_cifar100(tmp_path)
-    read = {
-        name: datasets.open_dataset(name, str(tmp_path), 32)
+    fashion, cifar10, cifar100 = (
+        datasets.open_dataset(name, str(tmp_path), 32).tensors
         for name in ("fashion_mnist", "cifar10", "cifar100")
-    }
-    assert read["fashion_mnist"].images.tolist() == noise(IMAGES, 28, 28)[:, None].tolist()
-    assert read["fashion_mnist"].labels.tolist() == labels(10)
-    assert (
-        read["cifar10"].images[:IMAGES].tolist()
-        == noise(IMAGES, 3072).reshape(-1, 3, 32, 32).tolist()
     )
-    assert read["cifar10"].labels.tolist() == 5 * labels(10)
-    assert read["cifar100"].labels.tolist() == labels(100)
-    inputs = datasets.as_inputs(read["fashion_mnist"].images, 32)
+    assert fashion[0].tolist() == noise(IMAGES, 28, 28)[:, None].tolist()
+    assert fashion[1].tolist() == labels(10)
+    assert cifar10[0][:IMAGES].tolist() == noise(IMAGES, 3072).reshape(-1, 3, 32, 32).tolist()
+    assert cifar10[1].tolist() == 5 * labels(10)
+    assert cifar100[1].tolist() == labels(100)
+    inputs = datasets.as_inputs(fashion[0], 32)
     assert inputs.shape == (IMAGES, 3, 32, 32)
     assert -1 <= float(inputs.min()) < float(inputs.max()) <= 1
 
@@ -199,7 +196,7 @@ def test_an_archive_is_downloaded_checked_and_unpacked(
     datasets.download("cifar100", str(data))
     archive.unlink()
     datasets.download("cifar100", str(data))  # nothing to do
-    assert datasets.open_dataset("cifar100", str(data), 32).labels.tolist() == labels(100)
+    assert datasets.open_dataset("cifar100", str(data), 32).tensors[1].tolist() == labels(100)
     assert sorted(path.name for path in data.iterdir()) == [
         "cifar-100-python",
         "cifar-100-python.tar.gz",
