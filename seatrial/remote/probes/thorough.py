@@ -115,11 +115,9 @@ def tested(device, share):
     """Return the rates and the problem of a memory test; no rate where there was no memory to
     test.
     """
-    result = memory_test(device, share)
-    samples = []
-    if result["tested_gb"]:
-        samples = [result["tested_gb"]]
-    return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], result["wrong"]
+    tested_gb, problem = memory_test(device, share)
+    samples = [tested_gb] if tested_gb else []
+    return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], problem
 
 
 def guarded(outcomes, work):
@@ -150,9 +148,9 @@ def supported(device, dtype):
     return capability is None or capability >= LEAST_CAPABILITY[dtype]
 
 
-def best(device, dtype, seconds, shapes=SHAPES):
+def best(device, dtype, seconds):
     """Return the rates of the fastest shape, with the readings of the sensors during it."""
-    fastest = max(shapes, key=lambda shape: quick_tflops(device, dtype, shape))
+    fastest = max(SHAPES, key=lambda shape: quick_tflops(device, dtype, shape))
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
         samples = [tflops(fastest, duration) for duration in sampled(work, seconds, MOST_SAMPLES)]
@@ -226,9 +224,16 @@ def stress(devices, seconds):
     A node at full power is hotter than one GPU of it. The samples are of the second half, when it
     is warm.
     """
+    return at_once(devices, lambda device, ready: stressed(device, seconds, ready))
+
+
+def at_once(devices, work):
+    """Return what `work(device, ready)` returns for each device, in a thread of its own; `ready`
+    waits for the others.
+    """
     barrier = threading.Barrier(len(devices), timeout=120)
     with ThreadPoolExecutor(len(devices)) as pool:
-        return list(pool.map(lambda device: stressed(device, seconds, barrier.wait), devices))
+        return list(pool.map(lambda device: work(device, barrier.wait), devices))
 
 
 def stressed(device, seconds, ready):
@@ -250,34 +255,30 @@ def stressed(device, seconds, ready):
     ], problem
 
 
-def host_link(devices, seconds, buffer_bytes=BYTES):
+def host_link(devices, seconds):
     """Measure host_to_device and device_to_host from pinned memory, by how many GPUs copy
     `at_once`.
     """
-    alone = []
-    for device in devices:
-        with ThreadPoolExecutor(1) as pool:  # a thread of its own may move to other processors
-            alone.append(pool.submit(host_copies, device, seconds, 1, buffer_bytes).result())
+
+    def rates_of(those):
+        return at_once(those, lambda device, ready: host_copies(device, seconds, len(those), ready))
+
+    alone = [rates for device in devices for rates in rates_of([device])]
     if len(devices) < 2:
         return alone
-    barrier = threading.Barrier(len(devices), timeout=120)
-    with ThreadPoolExecutor(len(devices)) as pool:
-        together = pool.map(
-            lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait),
-            devices,
-        )
-        return [one + all_ for one, all_ in zip(alone, together)]
+    return [one + all_ for one, all_ in zip(alone, rates_of(devices))]
 
 
-def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
+def host_copies(device, seconds, count, ready):
     """Copy in both directions of one GPU, from the processors that are nearest to it; return both
     rates.
 
-    `ready` waits until all that copy at once have come so far.
+    `ready` waits until all `count` that copy at once have come so far. Its thread may move to other
+    processors.
     """
     move_near(device)
-    on_host = device.host_buffer(buffer_bytes)
-    on_device = device.buffer(buffer_bytes)
+    on_host = device.host_buffer(BYTES)
+    on_device = device.buffer(BYTES)
     rates = []
     for metric, target, source in (
         ("host_to_device", on_device, on_host),
@@ -287,11 +288,14 @@ def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
             lambda target=target, source=source: target.copy_(source, non_blocking=True)
         )
         ready()
-        samples = [
-            buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)
-        ]
-        rates.append({"metric": metric, "conditions": {"at_once": at_once}, "samples": samples})
+        samples = gb_s(work, seconds)
+        rates.append({"metric": metric, "conditions": {"at_once": count}, "samples": samples})
     return rates
+
+
+def gb_s(work, seconds):
+    """Return the samples of work that copies BYTES."""
+    return [BYTES / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
 
 
 def move_near(device):
@@ -313,14 +317,14 @@ def cpus_of(text):
     }
 
 
-def peers(devices, seconds, buffer_bytes=BYTES):
+def peers(devices, seconds):
     """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems), with
     what arrived wrong.
     """
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
     for (place, source), (_, target) in permutations(enumerate(devices), 2):
-        samples, arrived = pair(source, target, seconds, buffer_bytes)
+        samples, arrived = pair(source, target, seconds)
         name = f"gpu-{target.name.partition(':')[2]}"
         rates[place].append(
             {"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples}
@@ -330,27 +334,26 @@ def peers(devices, seconds, buffer_bytes=BYTES):
     return rates, problems
 
 
-def pair(source, target, seconds, buffer_bytes):
+def pair(source, target, seconds):
     """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
-    sent = source.indices(buffer_bytes // 8)
-    received = target.buffer(buffer_bytes).view(source.torch.int64)
+    sent = source.indices(BYTES // 8)
+    received = target.buffer(BYTES).view(source.torch.int64)
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
 
     def work(times):
         repeated(times)
         target.wait()
 
-    samples = [buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
-    return samples, target.same(received, target.indices(buffer_bytes // 8))
+    return gb_s(work, seconds), target.same(received, target.indices(BYTES // 8))
 
 
 def memory_test(device, share):
-    """Test `share` of what is free now; return {"tested_gb": number, "wrong": text}.
+    """Test `share` of what is free now; return GB that were, and what is wrong.
 
     Every pattern is written to all of it, and then read; the first difference ends the test.
     """
     chunks = allocated(device, words_to_test(device, share))
-    tested = sum(map(len, chunks)) * 8 / 1e9
+    tested_gb = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):
         for first, part in slices(chunks):
             part[:] = expected(device, pattern, first, len(part))
@@ -358,8 +361,8 @@ def memory_test(device, share):
         for first, part in slices(chunks):
             problem = difference(device, part, expected(device, pattern, first, len(part)))
             if problem:
-                return {"tested_gb": tested, "wrong": problem}
-    return {"tested_gb": tested, "wrong": ""}
+                return tested_gb, problem
+    return tested_gb, ""
 
 
 def words_to_test(device, share):

@@ -21,7 +21,7 @@ def torch_cpu(load: Load, one_thread: None) -> Any:
 
 def test_the_memory_of_processors_is_tested(load: Load, device: Any) -> None:
     thorough = load("thorough")
-    assert thorough.memory_test(device, 0.9) == {"tested_gb": 64 * MIB / 1e9, "wrong": ""}
+    assert thorough.memory_test(device, 0.9) == (64 * MIB / 1e9, "")
 
 
 @pytest.mark.parametrize("bit", [0, 31, 63])
@@ -44,7 +44,7 @@ def test_a_stuck_bit_is_named_by_its_address(
         return indices(count)
 
     device.empty_words, device.indices = remembered, stuck
-    wrong = thorough.memory_test(device, 0.9)["wrong"]
+    _, wrong = thorough.memory_test(device, 0.9)
     assert wrong == (
         f"memory at {device.address(chunks[0]) + 8 * 77:#x} differs from what was written in 1 of "
         "64 bits;"
@@ -76,13 +76,16 @@ def test_the_fastest_shape_is_measured(
     assert min(thorough.quick_tflops(torch_cpu, dtype, shape) for shape in shapes) > 0
     # On a busy machine any may win
     monkeypatch.setattr(thorough, "quick_tflops", lambda device, dtype, shape: shape[0])
-    rate, *sensors = thorough.best(torch_cpu, dtype, 0.01, shapes)
+    monkeypatch.setattr(thorough, "SHAPES", shapes)
+    rate, *sensors = thorough.best(torch_cpu, dtype, 0.01)
     assert (rate["metric"], rate["conditions"], sensors) == ("matmul_best", {"dtype": dtype}, [])
     assert rate["shape"] == "32x16x48"
     assert min(rate["samples"]) > 0
 
 
-def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(load: Load, torch_cpu: Any) -> None:
+def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(
+    load: Load, torch_cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = torch_cpu.torch
     random = torch_cpu.random
 
@@ -92,7 +95,9 @@ def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(load: Load, torch_
         return random(shape, dtype)
 
     torch_cpu.random = limited
-    rate, *_ = load("thorough").best(torch_cpu, "fp32", 0.01, ((128, 128, 128), (32, 32, 32)))
+    thorough = load("thorough")
+    monkeypatch.setattr(thorough, "SHAPES", ((128, 128, 128), (32, 32, 32)))
+    rate, *_ = thorough.best(torch_cpu, "fp32", 0.01)
     assert rate["shape"] == "32x32x32"
 
 
@@ -115,21 +120,29 @@ def test_a_gpu_is_asked_for_the_formats_that_it_has(
     )
 
 
-def test_links_are_measured_alone_and_all_at_once(load: Load, torch_cpu: Any) -> None:
-    first, second = load("thorough").host_link([torch_cpu, torch_cpu], 0.01, MIB)
+@pytest.fixture
+def of_a_mib(load: Load, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The longer measurements, which copy a MiB."""
+    thorough = load("thorough")
+    monkeypatch.setattr(thorough, "BYTES", MIB)
+    return thorough
+
+
+def test_links_are_measured_alone_and_all_at_once(of_a_mib: Any, torch_cpu: Any) -> None:
+    first, second = of_a_mib.host_link([torch_cpu, torch_cpu], 0.01)
     described = [(rate["metric"], rate["conditions"]["at_once"]) for rate in first]
     both = [(metric, n) for n in (1, 2) for metric in ("host_to_device", "device_to_host")]
     assert described == both == [(rate["metric"], rate["conditions"]["at_once"]) for rate in second]
-    (alone,) = load("thorough").host_link([torch_cpu], 0.01, MIB)
+    (alone,) = of_a_mib.host_link([torch_cpu], 0.01)
     assert [rate["conditions"]["at_once"] for rate in alone] == [1, 1]
 
 
-def test_every_pair_of_gpus_is_measured(load: Load, torch_cpu: Any) -> None:
+def test_every_pair_of_gpus_is_measured(load: Load, of_a_mib: Any, torch_cpu: Any) -> None:
     names = ["cuda:0", "cuda:1", "cuda:2"]
     devices = [load("torch_device").TorchDevice(torch_cpu.torch, torch_cpu.device) for _ in names]
     for device, name in zip(devices, names, strict=True):
         device.name = name
-    rates, problems = load("thorough").peers(devices, 0.01, MIB)
+    rates, problems = of_a_mib.peers(devices, 0.01)
     assert problems == ["", "", ""]
     assert [[rate["conditions"]["peer"] for rate in of_one] for of_one in rates] == [
         ["gpu-1", "gpu-2"],
@@ -138,9 +151,9 @@ def test_every_pair_of_gpus_is_measured(load: Load, torch_cpu: Any) -> None:
     ]
 
 
-def test_a_copy_that_arrives_otherwise_is_wrong(load: Load, torch_cpu: Any) -> None:
+def test_a_copy_that_arrives_otherwise_is_wrong(of_a_mib: Any, torch_cpu: Any) -> None:
     torch_cpu.same = lambda one, other: False
-    _, problems = load("thorough").peers([torch_cpu, torch_cpu], 0.01, MIB)
+    _, problems = of_a_mib.peers([torch_cpu, torch_cpu], 0.01)
     assert problems[0].endswith("differs from its source")
 
 
