@@ -254,9 +254,7 @@ class Checkpoints:
 
     def _over_ranks(self, value: float, operation: Any = dist.ReduceOp.SUM) -> float:
         """Return the sum of every rank's value, or its maximum; a truth counts as 1."""
-        number = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.all_reduce(number, op=operation)
-        return float(number)
+        return float(rendezvous.reduced(value, str(self.device), operation))
 
 
 def _flat() -> StateDictOptions:

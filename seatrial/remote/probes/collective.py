@@ -274,7 +274,7 @@ class RankSweep:
         for _ in range(iterations):
             self.collective(source, target)
         elapsed = time.perf_counter() - started
-        return over_ranks(elapsed / iterations) / int(self.here.world_size)
+        return rendezvous.reduced(elapsed / iterations) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: Tensor) -> int:
         """Count wrong elements, summed over the ranks, so that every rank has the same number."""
@@ -289,7 +289,7 @@ class RankSweep:
             layout.count,
             lambda rank: self.data(rank, layout),
         )
-        return int(over_ranks(count_wrong(target, expected)))
+        return int(rendezvous.reduced(count_wrong(target, expected)))
 
 
 def sizes(options: Namespace) -> Iterator[int]:
@@ -298,13 +298,6 @@ def sizes(options: Namespace) -> Iterator[int]:
     while size <= options.max_bytes:
         yield size
         size *= options.step_factor
-
-
-def over_ranks(value: float) -> float:
-    """Return the sum of every rank's value; whole numbers stay exact up to 2^53."""
-    total = torch.tensor([value], dtype=torch.float64)
-    dist.all_reduce(total)
-    return float(total[0])
 
 
 class Printer:

@@ -22,12 +22,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
-from rendezvous import dist, torch  # which says so where torch is missing
+from rendezvous import Json, dist, torch  # which says so where torch is missing
 from torch_device import smi_line
 
-Record = Dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
 # The second one before torch 2.9
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -95,7 +94,7 @@ class Watchdog:
             time.sleep(_GRACE_S)
             os._exit(1)
 
-    def _report(self) -> Record:
+    def _report(self) -> Json:
         trace = recorded()
         if self.dump_prefix and trace is not None:
             with suppress(OSError):
@@ -136,7 +135,7 @@ def recorded() -> bytes | None:
     return None
 
 
-def groups_of(entries: Sequence[Record]) -> list[Record]:
+def groups_of(entries: Sequence[Json]) -> list[Json]:
     """Return for each group of this rank its id, name, ranks, and the number and operation of the
     last collective.
     """
@@ -161,7 +160,7 @@ def groups_of(entries: Sequence[Record]) -> list[Record]:
     return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
 
 
-def calls_of(entries: Sequence[Record]) -> list[Record]:
+def calls_of(entries: Sequence[Json]) -> list[Json]:
     """Return the latest sends and receives of this rank, and the ends of their batches; gloo
     records none.
     """

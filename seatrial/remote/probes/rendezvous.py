@@ -227,6 +227,16 @@ def gathered(mine: torch.Tensor) -> list[torch.Tensor]:
     return everyone
 
 
+def reduced(value: float, device: str = "cpu", operation: Any = dist.ReduceOp.SUM) -> float:
+    """Return the sum of every rank's value, or its maximum; a truth counts as 1.
+
+    Whole numbers stay exact up to 2^53.
+    """
+    number = torch.tensor([value], dtype=torch.float64, device=device)
+    dist.all_reduce(number, op=operation)
+    return float(number)
+
+
 def report(mine: Mapping[str, Any], device: str = "cpu") -> Gathered:
     """Gather what every rank reports of itself.
 

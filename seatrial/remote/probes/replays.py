@@ -45,7 +45,6 @@ _SEQUENCE = 1024
 _BATCH = 2
 _SEED = 17
 _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str) -> Json:
@@ -171,7 +170,8 @@ def words_of(tensor: Tensor) -> Tensor:
 
     A NaN is equal to no NaN, and -0 is equal to 0: as integers they are what they are.
     """
-    return tensor.contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
+    integer: torch.dtype = getattr(torch, f"int{8 * tensor.element_size()}")
+    return tensor.contiguous().view(-1).view(integer)
 
 
 def _weighted(words: Tensor, first: int) -> Tensor:

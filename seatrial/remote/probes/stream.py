@@ -22,6 +22,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 
 CHUNK = 256 * 1024
 TOKEN_BYTES = 16
@@ -60,16 +61,9 @@ def listen(address):
     """Listen on this node's IP address; on all of them where that is a name, or not its own."""
     addresses = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)]
     for family, own in [*addresses, (socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]:
-        try:
+        with suppress(OSError, ValueError):  # ValueError: without IPv6
             socket.inet_pton(family, own)
-            listener = socket.socket(family)
-            if own == "::":
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind((own, 0))
-        except OSError:
-            continue
-        listener.listen()
-        return listener
+            return socket.create_server((own, 0), family=family, dualstack_ipv6=own == "::")
     raise OSError("it can listen on no address")
 
 

@@ -228,8 +228,8 @@ class TorchDevice:
 
     def words(self, array):
         """See NumpyProcessors.words."""
-        width = {1: self.torch.int8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
-        return array.reshape(-1).view(width[array.element_size()]).to(self.torch.int64)
+        integer = getattr(self.torch, f"int{8 * array.element_size()}")
+        return self.cast(array.reshape(-1).view(integer), "int64")
 
     def same(self, one, other):
         """See NumpyProcessors.same."""
@@ -248,9 +248,8 @@ class TorchDevice:
 
     def random(self, shape, dtype):
         """Return normally distributed numbers."""
-        return self.torch.empty(
-            shape, dtype=getattr(self.torch, dtype), device=self.device
-        ).normal_()
+        stored = getattr(self.torch, dtype)
+        return self.torch.empty(shape, dtype=stored, device=self.device).normal_()
 
     def buffer(self, size):
         """Allocate `size` bytes on the device."""
