@@ -41,7 +41,6 @@ class CommandResult:
 
     exit_status: int | None
     output: str
-    seconds: float
     timed_out: bool = False
 
 
@@ -228,8 +227,7 @@ def run_command(
             check_output_bytes(process, max_bytes)
         lines = [_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")]
         status = process.exit_status() if ended else None
-        seconds = time.monotonic() - started
-        return CommandResult(status, "\n".join(lines), seconds, timed_out=not ended)
+        return CommandResult(status, "\n".join(lines), timed_out=not ended)
     except (EOFError, OSError) as error:
         raise connection_lost(error) from error
     finally:

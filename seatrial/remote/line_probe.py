@@ -87,10 +87,6 @@ class LineProbe:
             raise RemoteError(answer.error)
         return answer
 
-    def greeting(self, model: type[Answer], timeout_s: float) -> Answer:
-        """Return the first line that it prints by itself."""
-        return self.first(partial(read_answer, model), timeout_s)
-
     def first(self, read: Callable[[str], Read], timeout_s: float) -> Read:
         """Return what `read` makes of the first line that it accepts; a login may print others."""
         deadline = time.monotonic() + timeout_s
@@ -126,7 +122,7 @@ class StreamProbe(LineProbe):
         self, transport: "paramiko.Transport", program: Sequence[str], timeout_s: float
     ) -> None:
         super().__init__(transport, program)
-        self.listener = self.greeting(StreamListener, timeout_s)
+        self.listener = self.first(partial(read_answer, StreamListener), timeout_s)
 
     def measure(
         self, peer: Node, listener: StreamListener, timeout_s: float

@@ -104,7 +104,6 @@ class MpiResult:
             quoted = [" ".join(line.split())[:300] for line in self.lines]
             at = {line: position for position, line in reversed(list(enumerate(quoted)))}
             rank_findings.sort(key=lambda each: at.get(each[1].evidence, 0))
-            rank_findings.sort(key=lambda each: weight(each[1]))
         attributed = []
         for rank, finding in rank_findings:
             if rank is None:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, FiniteFloat
@@ -57,10 +58,8 @@ def run_probe(
 def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
     answers = []
     for line in lines:
-        try:
+        with suppress(ValueError):
             answers.append(read_answer(model, line))
-        except ValueError:
-            continue
     return answers
 
 

@@ -111,9 +111,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
             return process
 
         monkeypatch.setattr(mpi, "connected", lambda bed, node, timeout_s: nullcontext())
-        monkeypatch.setattr(
-            mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1)
-        )
+        monkeypatch.setattr(mpi, "run_command", lambda head, command, **more: CommandResult(0, ""))
         monkeypatch.setattr(mpi, "start_process", start)
         bed = options.pop("bed", two_nodes())
         return mpirun(bed, ["hostname"], timeout_s=60, **options), process, commands[0]

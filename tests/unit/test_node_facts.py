@@ -49,9 +49,7 @@ def test_nodes_of_one_host_name_are_said_and_none_is_blamed() -> None:
 def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter((1000.0, 1000.4))
     monkeypatch.setattr(node_setup, "time", SimpleNamespace(time=lambda: next(times)))
-    monkeypatch.setattr(
-        node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n", 0.4)
-    )
+    monkeypatch.setattr(node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n"))
     assert node_setup._clock(make_testbed(1).nodes[0], cast(Any, None), 1) == pytest.approx(
         (5.0, 0.2)
     )

@@ -85,7 +85,7 @@ def run_here(_: object, command: str, **__: object) -> CommandResult:
     done = subprocess.run(
         ["sh", "-c", "echo Welcome; " + command], capture_output=True, text=True, check=False
     )
-    return CommandResult(done.returncode, done.stdout, 0.0)
+    return CommandResult(done.returncode, done.stdout)
 
 
 def test_a_system_is_told_by_boot_root_and_probes(
@@ -109,7 +109,5 @@ def test_a_system_is_told_by_boot_root_and_probes(
 def test_an_answer_that_lacks_something_tells_no_system(
     output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        system_module, "run_command", lambda *_, **__: CommandResult(0, output, 0.0)
-    )
+    monkeypatch.setattr(system_module, "run_command", lambda *_, **__: CommandResult(0, output))
     assert ask_system(cast(Any, None), "/w/facts.py", 5) is None

@@ -55,7 +55,6 @@ class Ended:
     output: str
     status: int | None
     problem: str
-    seconds: float
 
 
 class _Tail(threading.Thread):
@@ -122,7 +121,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     """Run a program as `ranks` processes of this machine, until all have ended or one has
     failed.
     """
-    began = time.monotonic()
+    deadline = time.monotonic() + timeout_s
     with socket.socket() as sock:  # a free port, at which the ranks meet
         sock.bind(("127.0.0.1", 0))
         port = str(sock.getsockname()[1])
@@ -131,9 +130,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
         with _deferred_sigterm():
             for rank in range(ranks):
                 started.append(_Rank(command, _environment(rank, ranks, port)))
-        status, problem = _outcome(
-            started, began + timeout_s, f"did not end within {timeout_s:g} s"
-        )
+        status, problem = _outcome(started, deadline, f"did not end within {timeout_s:g} s")
     except OSError as error:
         status = None
         problem = f"cannot start: {error.strerror}"
@@ -141,7 +138,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
         for process in started:
             process.end()
     output = started[0].output.text() if started else ""
-    return Ended(output, status, problem, time.monotonic() - began)
+    return Ended(output, status, problem)
 
 
 @contextmanager

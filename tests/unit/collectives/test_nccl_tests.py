@@ -224,9 +224,7 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
 
     def run_command(head: object, command: str, **options: Any) -> CommandResult:
         commands.append(command)
-        return CommandResult(
-            0, next(text for word, text in answers.items() if word in command), 0.1
-        )
+        return CommandResult(0, next(text for word, text in answers.items() if word in command))
 
     for module in (sweep, output):
         monkeypatch.setattr(module, "connected", lambda bed, node, timeout_s: nullcontext())

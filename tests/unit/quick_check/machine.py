@@ -92,7 +92,7 @@ class Probes:
     def says(self, name: str, output: object, status: int | None = 0, problem: str = "") -> None:
         """What a program prints, text or JSON, and how it ends."""
         printed = output if isinstance(output, str) else json.dumps(output)
-        self._ended[name] = self._check.Ended(printed, status, problem, 0.1)
+        self._ended[name] = self._check.Ended(printed, status, problem)
 
     def has_gpus(self, devices: Sequence[object], perf: str | None = LARGEST) -> None:
         self.says("devices", {"devices": devices})
