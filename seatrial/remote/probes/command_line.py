@@ -43,6 +43,12 @@ def option_of(field: Field[int], words: str) -> Option:
     return f"--{name}", int, None, words
 
 
+def asked(options: argparse.Namespace, fields: Iterable[Field[int]]) -> dict[str, int]:
+    """Return the values of those fields that the options set."""
+    values = {field.name: getattr(options, field.name) for field in fields}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def parser_of(
     program: str | None, document: str | None, options: Iterable[Option]
 ) -> argparse.ArgumentParser:

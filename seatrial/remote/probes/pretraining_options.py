@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 
 import checkpoint
 import parallel
-from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, option_of
+from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, asked, option_of
 from decoder import SIZES, DecoderSize
 from parallel import DEGREES, Degrees
 from rendezvous import CannotStart, RankPlacement
@@ -74,11 +74,7 @@ OPTIONS: tuple[Option, ...] = (
 
 def checked(options: Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """Return the size and the degrees, if they fit together. Raises CannotStart."""
-    size = SIZES[options.size]
-    for field in fields(DecoderSize):
-        asked = getattr(options, field.name)
-        if asked is not None:
-            size = replace(size, **{field.name: asked})
+    size = replace(SIZES[options.size], **asked(options, fields(DecoderSize)))
     if problem := size.problem():
         raise CannotStart(problem)
     asked_degrees = {name: getattr(options, name) for name in DEGREES}

@@ -32,7 +32,7 @@ from typing import Any
 try:  # first: it says so where torch is missing
     import hang
     import rendezvous
-    from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, option_of, parser_of
+    from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
@@ -208,9 +208,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    overrides = {size.name: getattr(options, size.name) for size in _SIZES}
-    given = {name: value for name, value in overrides.items() if value is not None}
-    options.size = TransformerSize(**given)
+    options.size = TransformerSize(**asked(options, _SIZES))
     source = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or source.classes
     options.image_size = options.image_size or source.pixels
@@ -230,8 +228,7 @@ def problems(options: Namespace) -> Iterator[str]:
     if options.image_size < 32 or options.classes < 2:
         yield "needs --image-size of 32 or more and --classes of 2 or more"
     size = options.size
-    is_sized = any(getattr(options, field.name) is not None for field in _SIZES)
-    if is_sized and options.model != "transformer":
+    if asked(options, _SIZES) and options.model != "transformer":
         yield (
             "layers, width, heads, sequence length and vocabulary are of transformer; "
             f"--model is {options.model}"
