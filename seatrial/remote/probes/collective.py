@@ -274,7 +274,7 @@ class RankSweep:
         for _ in range(iterations):
             self.collective(source, target)
         elapsed = time.perf_counter() - started
-        return rendezvous.reduced(elapsed / iterations) / int(self.here.world_size)
+        return float(rendezvous.reduced(elapsed / iterations) / self.here.world_size)
 
     def check(self, layout: Shape, target: Tensor) -> int:
         """Count wrong elements, summed over the ranks, so that every rank has the same number."""

@@ -22,8 +22,6 @@ import json
 import math
 import os
 import signal
-import statistics
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -44,7 +42,7 @@ from decoder import SIZES, DecoderSize, loss_of
 from parallel import Degrees, Meshes
 from pretraining_options import OPTIONS, add_faults, checked
 from rendezvous import WRONG_RESULT, Json, RankPlacement
-from step_clock import PHASES, Step, StepClock
+from step_clock import PHASES, Step, StepClock, median, p99, settled
 from token_sequences import TokenSequences
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -356,10 +354,10 @@ class Pretraining:
             "parameters": replays.digest_of(self.model.parameters()),
         }
         for name in (*PHASES, "compute", "step"):
-            median = self.clock.median(name, self.options.warmup)
-            if median is not None:
-                median = round(median, 4)
-            mine[f"{name}_ms"] = median
+            typical_ms = self.clock.median(name, self.options.warmup)
+            if typical_ms is not None:
+                typical_ms = round(typical_ms, 4)
+            mine[f"{name}_ms"] = typical_ms
         mine["memory_gb"] = self._memory_gb()
         return mine
 
@@ -375,13 +373,8 @@ class Pretraining:
         steps took no time.
         """
         options = self.options
-        times_ms = self.step_time_ms[options.warmup :] or self.step_time_ms
-        rate = tflops = mfu = median_ms = p99_ms = None
-        if times_ms:
-            median_ms = statistics.median(times_ms)
-            rank = math.ceil(0.99 * len(times_ms))
-            in_order = sorted(times_ms)
-            p99_ms = in_order[rank - 1]
+        times_ms = settled(self.step_time_ms, options.warmup)
+        rate = tflops = mfu = None
         if seconds := sum(times_ms) / 1e3:
             tokens = options.batch * options.sequence * self.degrees.data
             rate = tokens * len(times_ms) / seconds / self.here.world_size
@@ -393,8 +386,8 @@ class Pretraining:
             "tokens_s_per_gpu": rate,
             "model_tflops": tflops,
             "mfu": mfu,
-            "step_ms_p50": median_ms,
-            "step_ms_p99": p99_ms,
+            "step_ms_p50": median(times_ms),
+            "step_ms_p99": p99(times_ms),
         }
 
 
@@ -428,4 +421,3 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 if __name__ == "__main__":
     rendezvous.run("training", main)
-    sys.exit(0)

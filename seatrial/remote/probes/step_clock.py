@@ -7,6 +7,7 @@ gradients or other ranks, where no group divides a block. Copied to the nodes ne
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 import warnings
@@ -22,6 +23,31 @@ from torch import Tensor, nn
 warnings.filterwarnings("ignore", message=".*returned a view tensor")
 
 PHASES = ("data", "forward", "backward", "optimizer")
+
+
+def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
+    """Return the steady steps: those after the first, which build buckets, connections and kernels.
+
+    All steps if none come after.
+    """
+    return times[warmup:] or times
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the median; None without a value, as for a training that broke off in its first
+    step.
+    """
+    if values:
+        return statistics.median(values)
+    return None
+
+
+def p99(values: Sequence[float]) -> float | None:
+    """Return what 99 of 100 values do not exceed; None without a value."""
+    if not values:
+        return None
+    place = math.ceil(0.99 * len(values)) - 1
+    return sorted(values)[place]
 
 
 class Marks:
@@ -100,8 +126,7 @@ class StepClock:
 
     def median(self, name: str, warmup: int) -> float | None:
         """Return the median of a phase, `step` or `compute`, over the steps after the warm-up."""
-        counted = self.times[name][warmup:] or self.times[name]
-        return statistics.median(counted) if counted else None
+        return median(settled(self.times[name], warmup))
 
     def watch(self, module: nn.Module) -> None:
         """Time what a module computes, forward and backward; call it after it is sharded.

@@ -25,6 +25,7 @@ import rendezvous
 import torch
 import torch.distributed as dist
 from rendezvous import CannotStart, Json, RankPlacement
+from step_clock import median, p99, settled
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -261,23 +262,6 @@ def checksum(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
-    """Return the steady steps: those after the first, which build buckets, connections and kernels.
-
-    All steps if none come after.
-    """
-    return times[warmup:] or times
-
-
-def median(values: Sequence[float]) -> float | None:
-    """Return the median; None without a value, as for a training that broke off in its first
-    step.
-    """
-    if values:
-        return statistics.median(values)
-    return None
-
-
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
     """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it
     is not finite.
@@ -357,10 +341,6 @@ def results(summary: Json, options: Namespace) -> Json:
         tflops = rate * flops / summary["world_size"] / 1e12
     first = summary["first_loss"]
     last = summary["last_loss"]
-    p99_s = None
-    if seconds:
-        place = math.ceil(0.99 * len(seconds)) - 1
-        p99_s = sorted(seconds)[place]
     return {
         **{name: summary[name] for name in _KEPT},
         "global_batch_size": samples,
@@ -368,7 +348,7 @@ def results(summary: Json, options: Namespace) -> Json:
         "total_time_seconds": sum(seconds),
         "average_step_time_seconds": statistics.mean(seconds) if seconds else None,
         "median_step_time_seconds": median(seconds),
-        "p99_step_time_seconds": p99_s,
+        "p99_step_time_seconds": p99(seconds),
         "throughput_samples_per_second": rate,
         "inference_samples_per_second": summary["inference_samples_s"],
         "tflops_per_gpu": tflops,
