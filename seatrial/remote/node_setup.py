@@ -272,6 +272,22 @@ def standard_library_program(testbed: Testbed, name: str) -> list[str]:
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
 
 
+def printed(
+    testbed: Testbed,
+    transport: "paramiko.Transport",
+    program: str,
+    timeout_s: float,
+    request: Mapping[str, Any] | None = None,
+) -> str:
+    """Return what a probe of the standard library prints, given its request on standard input.
+
+    Raises RemoteError when it cannot be started or the connection breaks.
+    """
+    command = shlex.join(standard_library_program(testbed, program))
+    stdin = json.dumps(request).encode() if request else b""
+    return run_command(transport, command, stdin=stdin, timeout_s=timeout_s).output
+
+
 def asked(
     testbed: Testbed,
     transport: "paramiko.Transport",
@@ -283,10 +299,9 @@ def asked(
 
     Raises RemoteError.
     """
-    command = shlex.join(standard_library_program(testbed, program))
-    done = run_command(transport, command, timeout_s=timeout_s)
+    output = printed(testbed, transport, program, timeout_s)
     try:
-        return read_answer(model, last_line(done.output))
+        return read_answer(model, last_line(output))
     except ValueError as error:
         raise RemoteError(str(error)) from None
 

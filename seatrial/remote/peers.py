@@ -2,12 +2,9 @@
 them.
 """
 
-import json
 import logging
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason, placed, uncoded
@@ -19,9 +16,8 @@ from seatrial.remote.answers import (
     printable,
     read_answer,
 )
-from seatrial.remote.command import run_command
 from seatrial.remote.line_probe import StreamProbe
-from seatrial.remote.node_setup import NodeConnection, standard_library_program
+from seatrial.remote.node_setup import NodeConnection, printed, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
@@ -49,20 +45,8 @@ def reach_peers(
     addresses = [[peer.address, peer.port] for peer in peers]
     request = {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
     longest_s = timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S  # if no peer answers
-    output = _asked(testbed, contact, "reach.py", request, longest_s)
+    output = printed(testbed, contact.transport, "reach.py", longest_s, request)
     return unreached(output.splitlines(), peers)
-
-
-def _asked(
-    testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float
-) -> str:
-    """Return the output of a probe that reads its request from standard input.
-
-    Raises RemoteError where the node does not answer within `timeout_s`.
-    """
-    command = shlex.join(standard_library_program(testbed, probe))
-    stdin = json.dumps(request).encode()
-    return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
 
 
 def log_in_to_peers(
@@ -80,7 +64,8 @@ def log_in_to_peers(
         "parallel": LOGINS_AT_ONCE,
     }
     rounds = -(-len(peers) // LOGINS_AT_ONCE)
-    output = _asked(testbed, contact, "pairs.py", request, timeout_s * rounds + _SPARE_S)
+    longest_s = timeout_s * rounds + _SPARE_S
+    output = printed(testbed, contact.transport, "pairs.py", longest_s, request)
     answers = {peer.name: Reason.of("peers-not-tried") for peer in peers}
     for line in output.splitlines():
         with suppress(ValueError):  # what else a login prints, or a line that was cut off
