@@ -112,15 +112,19 @@ def devices(gpus):
 
 def measured(device, options):
     """Return the measurement of one device."""
-    result = {"device": device.name, "model": "", "library": device.library, "software": ""}
-    result |= {
+    result = {
+        "device": device.name,
+        "model": "",
+        "library": device.library,
+        "software": "",
         "dtype": device.dtype,
         "size": device.size,
         "matmul_tflops": [],
         "copy_gb_s": [],
         "digests": {},
+        "wrong": "",
+        "error": "",
     }
-    result |= {"wrong": "", "error": ""}
     try:
         result |= {"model": device.model(), "software": device.software()}
         is_shared = options.shared_processors and not device.gpu

@@ -104,12 +104,9 @@ def add_faults(options: Namespace, here: RankPlacement, text: str) -> None:
         options.slow_checkpoint_s = float(faults["checkpoint_s"])
     if here.local_rank:
         return
-    if "sleeps_at" in faults:
-        step = int(faults["sleeps_at"])
-        options.fault.append(("sleep", here.rank, step))
-    if "loses_loader_at" in faults:
-        step = int(faults["loses_loader_at"])
-        options.fault.append(("lose-loader", here.rank, step))
+    for name, kind in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
+        if name in faults:
+            options.fault.append((kind, here.rank, int(faults[name])))
     if "replays_wrong" in faults:
         once = "-once" if faults["replays_wrong"] == "once" else ""
         options.wrong = f"{here.rank}:compute{once}"
