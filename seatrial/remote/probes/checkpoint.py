@@ -57,9 +57,7 @@ class Checkpoints:
         self.model = model
         self.optimizer = optimizer
         self.device = device
-        self.folder = None
-        if options.checkpoint_dir:
-            self.folder = Path(options.checkpoint_dir)
+        self.folder = Path(options.checkpoint_dir or ".")  # of no use without the option
         self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
         self.pending: Any = None
         # Bytes of all ranks, seconds of the slowest rank
@@ -67,7 +65,7 @@ class Checkpoints:
         self.blocked_s: list[float] = []
         self.read: Json = {}
         self.restore_s: float | None = None
-        if self.folder:
+        if options.checkpoint_dir:
             self._look()
 
     def _look(self) -> None:
@@ -78,7 +76,7 @@ class Checkpoints:
         folder = self.folder
         problem = ""
         free = 0
-        if not folder or not folder.is_dir():
+        if not folder.is_dir():
             problem = "there is no such directory"
         elif not os.access(folder, os.W_OK | os.X_OK):
             problem = "this user cannot write there"
@@ -101,7 +99,7 @@ class Checkpoints:
 
     def is_due(self, step: int, *, is_last: bool) -> bool:
         """Return whether a checkpoint is saved after this step."""
-        if self.folder is None:
+        if not self.options.checkpoint_dir:
             return False
         every = self.options.checkpoint_every
         return is_last or (every > 0 and (step + 1) % every == 0)
@@ -179,7 +177,7 @@ class Checkpoints:
         """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without
         one.
         """
-        if not self.folder:
+        if not self.options.checkpoint_dir:
             return 0
         ranks = rendezvous.exchange({"steps": self._steps()[-_KEPT:]}, str(self.device))
         shared = set.intersection(*(set(rank["steps"]) for rank in ranks))
@@ -241,12 +239,12 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         """Return the folder of the checkpoint after that step."""
-        return Path(self.folder or ".", f"step-{step:08d}")
+        return self.folder / f"step-{step:08d}"
 
     def _steps(self) -> list[int]:
         """Return the steps of whole checkpoints in the directory, in order."""
         steps = []
-        for path in Path(self.folder or ".").iterdir():
+        for path in self.folder.iterdir():
             match = re.fullmatch(r"step-(\d{8})", path.name)
             if match and (path / _METADATA).is_file():
                 steps.append(int(match[1]))

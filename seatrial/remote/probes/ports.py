@@ -160,12 +160,12 @@ def relaxed_ordering(config):
     read.
     """
     at = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0
-    seen = 0
-    while at and at + 10 <= min(len(config), 256) and seen < 48:
+    for _ in range(48):  # none is shorter than 4 of the 192 bytes: more would be a circle
+        if not at or at + 10 > min(len(config), 256):
+            break
         if config[at] == PCIE:
             return bool(config[at + 8] & RELAXED_ORDERING)
         at = config[at + 1] & 0xFC
-        seen = seen + 1
     return None
 
 
@@ -174,16 +174,16 @@ def redirects(config):
 
     None where the configuration cannot be read.
     """
-    at = 0x100 if len(config) >= 4096 else 0
-    seen = 0
-    if not at:
+    if len(config) < 4096:
         return None
-    while at and at + 8 <= len(config) and seen < 96:
+    at = 0x100
+    for _ in range(96):  # also where a broken device has a chain without an end
+        if not at or at + 8 > len(config):
+            break
         header = int.from_bytes(config[at : at + 4], "little")
         if header & 0xFFFF == ACS:
             return bool(config[at + 6] & REDIRECTS)
         at = header >> 20 & 0xFFC
-        seen = seen + 1
     return False
 
 
