@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from seatrial.model.errors import RemoteError, SeatrialError
@@ -192,12 +192,8 @@ def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
 class KeyPair:
     """`private` is an OpenSSH private key file, `public` a line "ssh-ed25519 AAAA..."."""
 
-    private: str
+    private: str = field(repr=False)  # never shown, wherever the pair is printed
     public: str
-
-    def __repr__(self) -> str:
-        # Never the private half, wherever this is printed
-        return f"KeyPair(public={self.public!r})"
 
 
 def new_key_pair() -> KeyPair:

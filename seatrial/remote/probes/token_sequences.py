@@ -32,16 +32,11 @@ class TokenSequences:
 
     def take(self, first: int, count: int) -> Tensor:
         """Return sequences (count, length) from the number `first` on."""
-        numbers = range(first, first + count)
         if self.tokens is None:
-            return self._synthetic(numbers)
-        rows = []
-        for number in numbers:
-            start = number * self.length
-            places = torch.arange(start, start + self.length)
-            row = self.tokens[places % len(self.tokens)]
-            rows.append(row.long() % self.vocabulary)
-        return torch.stack(rows).to(self.device, non_blocking=True)
+            return self._synthetic(range(first, first + count))
+        places = torch.arange(first * self.length, (first + count) * self.length)
+        tokens = self.tokens[places % len(self.tokens)].long() % self.vocabulary
+        return tokens.view(count, -1).to(self.device, non_blocking=True)
 
     def _synthetic(self, numbers: range) -> Tensor:
         starts = []
