@@ -28,7 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.system.private import private_opener, read_private
 from seatrial.text.lines import last_line
 
@@ -88,15 +88,11 @@ def prefect_home() -> Path:
     A folder that is there keeps its mode: it may be the system's. Raises InputError.
     """
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-    try:
+    with os_errors_named(f"PREFECT_HOME {home}", "; name a folder that can be written to"):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for database in home.glob("prefect.db*"):
             if not database.is_symlink() and database.stat().st_uid == os.geteuid():
                 database.chmod(0o600)
-    except OSError as error:
-        raise InputError(
-            f"PREFECT_HOME {home}: {error.strerror}; name a folder that can be written to"
-        ) from error
     return home
 
 
@@ -114,11 +110,9 @@ def kept_auth_string(home: Path) -> tuple[str, bool]:
         return made, True
     except FileExistsError:
         pass
-    try:
+    with os_errors_named(str(path), "; remove it for a new login"):
         text = read_private(path, 512).decode(errors="replace").strip()
         is_open = bool(path.stat().st_mode & 0o077)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; remove it for a new login") from error
     if is_open:
         raise InputError(
             f"{path}: other users may have read it, its mode must be 0600; remove it for "

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.config.run import RESULT, log_files
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.model.result import RunResult
 from seatrial.system.private import atomic_write, read_opener
 from seatrial.text.lines import last_line
@@ -153,10 +153,8 @@ def _allowed_signers(trusted: TrustedSigners) -> bytes:
     """Return the trusted signers in ssh-keygen's format. Raises InputError."""
     file = trusted.key or trusted.allowed_signers
     option = "--key" if trusted.key else "--allowed-signers"
-    try:
+    with os_errors_named(f"{option} {file}: cannot be read"):
         text = file.read_bytes() if file else b""
-    except OSError as error:
-        raise InputError(f"{option} {file}: cannot be read: {error.strerror}") from error
     if not trusted.key:
         return text
     if b"PRIVATE KEY" in text or _ssh_keygen(None, "-l", "-f", str(file)).returncode:
@@ -194,26 +192,26 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     """
     sources = _sources(folder)
     secrets = Secrets.of(os.environ)
-    try:
-        with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
-            staged = {
-                name: stage(path, Path(staging) / name, secrets) for name, path in sources.items()
-            }
-            explained = Path(staging) / HOW_TO
-            explained.write_text(
-                _EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8"
-            )
-            staged[HOW_TO] = explained
-            names = [*seal(Path(staging), staged, key), *sorted(staged)]
-            _write(
-                target,
-                f"seatrial-{result.run_id}",
-                Path(staging),
-                names,
-                int(result.finished.timestamp()),
-            )
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+    with (
+        os_errors_named(f"{target}: cannot be written"),
+        tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging,
+    ):
+        staged = {
+            name: stage(path, Path(staging) / name, secrets) for name, path in sources.items()
+        }
+        explained = Path(staging) / HOW_TO
+        explained.write_text(
+            _EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8"
+        )
+        staged[HOW_TO] = explained
+        names = [*seal(Path(staging), staged, key), *sorted(staged)]
+        _write(
+            target,
+            f"seatrial-{result.run_id}",
+            Path(staging),
+            names,
+            int(result.finished.timestamp()),
+        )
     return sorted(staged)
 
 

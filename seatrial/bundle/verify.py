@@ -21,7 +21,7 @@ from seatrial.bundle.pack import (
     first_difference,
     read_manifest,
 )
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.system.private import read_opener
 
 MAX_FILES = 20_000
@@ -249,20 +249,19 @@ def _read(bundle: Path) -> _Content:
 def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
     """Open archive and stream. Raises InputError if it is no archive."""
     with ExitStack() as stack:
-        try:
-            stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
-            archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r:"))
-        except (
-            tarfile.TarError,
-            gzip.BadGzipFile,
-            EOFError,
-            zlib.error,
-            ValueError,
-            RecursionError,
-        ) as error:
-            raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
-        except OSError as error:
-            raise InputError(f"{bundle}: cannot be read: {error.strerror or error}") from error
+        with os_errors_named(f"{bundle}: cannot be read"):
+            try:
+                stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
+                archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r:"))
+            except (
+                tarfile.TarError,
+                gzip.BadGzipFile,
+                EOFError,
+                zlib.error,
+                ValueError,
+                RecursionError,
+            ) as error:
+                raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
         yield archive, stream
 
 

@@ -15,7 +15,7 @@ from seatrial.certificate import CERTIFICATE, EVIDENCE, PAGE, PAPER, REQUIREMENT
 from seatrial.certificate.decide import EvidenceRun
 from seatrial.certificate.document import SCHEMA, as_json, as_page, document
 from seatrial.certificate.requirements import load
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.model.result import Document, now
 from seatrial.runs.load import load_result
 from seatrial.system.private import check_parents, private_folder, read_opener
@@ -47,7 +47,7 @@ def write(
     if len(runs) > MAX_RUNS:
         raise InputError(f"RUN: {len(runs)} runs are given; legal: at most {MAX_RUNS}")
     load(requirements)  # its errors name the file as it was given
-    try:
+    with os_errors_named(f"--out {target}: cannot be written"):
         check_parents(target)
         exists = os.path.lexists(target)
         if exists and not (target.is_dir() and not any(target.iterdir())):
@@ -60,9 +60,6 @@ def write(
             folder.mkdir(mode=0o700)
             certificate = _fill(folder, runs, requirements, key, paper=paper)
             folder.rename(target)
-    except OSError as error:
-        problem = error.strerror or error
-        raise InputError(f"--out {target}: cannot be written: {problem}") from error
     return certificate
 
 
@@ -103,14 +100,11 @@ def _copy_evidence(folder: Path, runs: Sequence[Path], secrets: Secrets) -> list
         if run.is_dir():
             file = run / "run.json"
         private_folder(copy.parent)
-        try:
+        with os_errors_named(f"RUN {file}: cannot be copied"):
             left -= file.stat().st_size
             if left < 0:
                 raise InputError(f"RUN {file}: {_TOO_MUCH}")
             stage(file, copy, secrets)
-        except OSError as error:
-            problem = error.strerror or error
-            raise InputError(f"RUN {file}: cannot be copied: {problem}") from error
         names.append(name)
     return names
 

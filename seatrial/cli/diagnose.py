@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli.options import json_option, print_json
-from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.errors import InputError, NothingFoundError, os_errors_named
 
 if TYPE_CHECKING:
     from seatrial.readers.flight_recorder import Late, RankTrace
@@ -73,11 +73,8 @@ def _read(path: Path) -> "list[RankTrace]":
     from seatrial.readers.flight_recorder import NoDump, read_dump, read_watchdog
     from seatrial.remote.ranks import rank_line
 
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_LOG + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    with os_errors_named(str(path)), path.open("rb") as file:
+        content = file.read(_MOST_LOG + 1)
     if len(content) > _MOST_LOG:
         raise InputError(
             f"{path}: has more than {_MOST_LOG} bytes; give the part of it that has the "

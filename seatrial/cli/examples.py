@@ -12,7 +12,7 @@ import click
 from seatrial.cli import complete
 from seatrial.cli.options import FILE, json_option, print_json
 from seatrial.cli.shipped_examples import Example, shipped_examples
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.system.shipped import CLUSTER_SCHEMA, CLUSTERS, REPOSITORY
 from seatrial.text.words import nearest_of
 
@@ -74,7 +74,7 @@ def write_example(source: Path, out: Path) -> Path:
     target = out / source.name
     if os.path.lexists(target):
         raise InputError(f"{target}: is there already; remove it, or give another --out")
-    try:
+    with os_errors_named(f"--out {out}: cannot be written"):
         out.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
@@ -82,8 +82,6 @@ def write_example(source: Path, out: Path) -> Path:
             shutil.copyfile(source, target)
         if source.parent == REPOSITORY / CLUSTERS:
             write_schema(out)
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be written: {error.strerror}") from error
     return target
 
 

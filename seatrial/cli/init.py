@@ -13,7 +13,7 @@ import click
 
 from seatrial.cli.examples import write_schema
 from seatrial.cli.options import FILE, waiting
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, SeatrialError, os_errors_named
 from seatrial.system.shipped import CLUSTER_SCHEMA
 
 if TYPE_CHECKING:
@@ -182,14 +182,13 @@ def _check(text: str, file: Path) -> None:
 def _write(file: Path, draft: "Draft", kind: str) -> None:
     text = _text(draft, kind)
     _check(text, file)
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
+    with os_errors_named(f"{file}: cannot be written"):
+        try:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except FileExistsError as error:
+            raise _exists(file) from error
         write_schema(file.parent)
-    except FileExistsError as error:
-        raise _exists(file) from error
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def _exists(file: Path) -> InputError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli.options import json_option, name_of, print_json
-from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.errors import InputError, NothingFoundError, os_errors_named
 
 if TYPE_CHECKING:
     from seatrial.localize import GroupTest, Localization
@@ -169,7 +169,5 @@ def _write_page(file: Path, localization: "Localization") -> None:
     page = html_page(
         _matrices(localization), [*lines, f"{localization.verdict.value}: {localization.reason}"]
     )
-    try:
+    with os_errors_named(f"--html: {file} cannot be written"):
         file.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--html: {file} cannot be written: {error.strerror}") from error

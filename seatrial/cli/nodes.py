@@ -29,7 +29,7 @@ from seatrial.cli.options import (
     suite_option,
     waiting,
 )
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, SeatrialError, os_errors_named
 from seatrial.model.result import exit_status
 from seatrial.remote import probes
 from seatrial.text.printable import printable
@@ -127,15 +127,14 @@ def probe(name: str, out: Path | None) -> None:
     software, inventory the state of the hardware. Run it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
-    try:
-        with file.open("xb") as new:
-            new.write(single_file(name))
-    except FileExistsError as error:
-        raise InputError(
-            f"{file}: is there already; remove it, or name another file with --out"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
+    with os_errors_named(str(file)):
+        try:
+            with file.open("xb") as new:
+                new.write(single_file(name))
+        except FileExistsError as error:
+            raise InputError(
+                f"{file}: is there already; remove it, or name another file with --out"
+            ) from error
     print(f"{file}: python {file} --help")
 
 

@@ -20,7 +20,7 @@ from seatrial.cli.options import (
     print_json,
     run_argument,
 )
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, SeatrialError, os_errors_named
 from seatrial.model.result import exit_status
 
 if TYPE_CHECKING:
@@ -313,7 +313,5 @@ def _write(result: "RunResult", folder: Path, form: str) -> Path:
 
     html = report_html(result, _context(result, folder))
     target = folder / f"report.{form}"
-    try:
+    with os_errors_named(f"{target}: cannot be written"):
         return write_atomic(target, pdf_of(html) if form == "pdf" else html)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error

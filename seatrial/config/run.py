@@ -11,7 +11,7 @@ from pydantic import Field
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.yamlfile import Strict
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.model.setup import Setup
 from seatrial.system.disk_reserve import RESERVE
 from seatrial.system.private import check_parents, closed_folder, own_folder, private_folder
@@ -193,14 +193,10 @@ def published(folder: Path) -> str | None:
 def check_runs_folder() -> None:
     """Raise InputError if no folder can be made in `runs`, which may be a link to a larger disk."""
     runs = Path("runs")
-    try:
+    with os_errors_named(f"{runs}: cannot be used as a folder", "; give another by --out"):
         check_parents(runs / "RUN_ID")
         if not os.path.isdir(runs):
             private_folder(runs)
-    except OSError as error:
-        raise InputError(
-            f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out"
-        ) from error
     _checked(runs, "--out")
 
 

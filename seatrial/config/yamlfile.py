@@ -18,7 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
-from seatrial.model.errors import FileError, InputError
+from seatrial.model.errors import FileError, InputError, os_errors_named
 from seatrial.model.sizes import parse_size
 from seatrial.text.words import nearest_of
 
@@ -359,11 +359,8 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
 def _text(path: Path) -> str:
     """Read a text of at most MAX_BYTES. Raises InputError."""
     try:
-        with path.open("rb") as file:
+        with os_errors_named(f"{path}: cannot be read"), path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
-    except OSError as error:
-        problem = error.strerror or error
-        raise InputError(f"{path}: cannot be read: {problem}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
     if len(text) > MAX_BYTES:

@@ -2,7 +2,8 @@
 step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from seatrial.model.reason import Reason, join, placed, uncoded
@@ -41,6 +42,17 @@ class InputError(SeatrialError):
 
     The command line exits with status 2.
     """
+
+
+@contextmanager
+def os_errors_named(what: str, remedy: str = "") -> Iterator[None]:
+    """Raise InputError in place of an OSError of the block: "--out x: cannot be written: No space
+    left on device", with the remedy behind it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror or error}{remedy}") from error
 
 
 class FileError(InputError):

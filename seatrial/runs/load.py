@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
 from seatrial.model.reason import CODE, MAX_CODE, MAX_TEXT, Reason
 from seatrial.model.result import (
@@ -300,18 +300,20 @@ def _next_steps(run: _RunDocument) -> tuple[NextStep, ...]:
 
 
 def _read_document(file: Path) -> dict[str, Any]:
+    with os_errors_named(f"{file}: cannot be read"):
+        try:
+            with open(file, "rb", opener=read_opener) as content:
+                raw = content.read(MAX_BYTES + 1)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{file}: is not there; name a run's folder or its run.json"
+            ) from error
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
+    if sum(raw.count(mark) for mark in (b"{", b"[", b",")) > MAX_VALUES:
+        raise InputError(f"{file}: has more than {MAX_VALUES:,} values, so it is no run.json")
     try:
-        with open(file, "rb", opener=read_opener) as content:
-            raw = content.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
-        if sum(raw.count(mark) for mark in (b"{", b"[", b",")) > MAX_VALUES:
-            raise InputError(f"{file}: has more than {MAX_VALUES:,} values, so it is no run.json")
         document = json.loads(raw.decode("utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: is not there; name a run's folder or its run.json") from error
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: is not JSON: {str(error).splitlines()[0]}") from error
     if not isinstance(document, dict):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.model.errors import InputError, MissingError, RemoteError
+from seatrial.model.errors import InputError, MissingError, RemoteError, os_errors_named
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
@@ -76,12 +76,9 @@ def _path(run: str) -> Path | None:
 
     Raises InputError for an invalid path.
     """
-    try:
+    # It may be too long, or in a folder that is closed to us
+    with os_errors_named(f"RUN {run[:80]}", "; give a run's folder, its run.json or its id"):
         return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
-    except OSError as error:  # too long, or in a folder that is closed to us
-        raise InputError(
-            f"RUN {run[:80]}: {error.strerror}; give a run's folder, its run.json or its id"
-        ) from error
 
 
 def _is_still_in(out: str, run_id: str) -> bool:

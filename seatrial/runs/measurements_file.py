@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, os_errors_named
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.system.private import read_opener
 from seatrial.text.escape import from_text
@@ -49,22 +49,28 @@ def read_measurements(file: Path, run_id: str) -> ByCheck:
 
     Raises InputError with one line for a file that is too large or is none that a run writes.
     """
-    try:
-        with open(file, encoding="utf-8", newline="", opener=read_opener) as content:
-            size = os.fstat(content.fileno()).st_size
-            if size > MAX_BYTES:
-                raise _BoundError(f"is larger than {MAX_BYTES:,} bytes ({size:,})")
-            return _by_check(content, run_id)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except _BoundError as error:
-        raise InputError(f"{file}: {error}; move it away to do without") from error
-    except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError, csv.Error) as error:
-        raise InputError(
-            f"{file}: is not the measurements.csv of a run ({error}); move it away to do without"
-        ) from error
+    with os_errors_named(f"{file}: cannot be read"):
+        try:
+            with open(file, encoding="utf-8", newline="", opener=read_opener) as content:
+                size = os.fstat(content.fileno()).st_size
+                if size > MAX_BYTES:
+                    raise _BoundError(f"is larger than {MAX_BYTES:,} bytes ({size:,})")
+                return _by_check(content, run_id)
+        except FileNotFoundError:
+            return {}
+        except _BoundError as error:
+            raise InputError(f"{file}: {error}; move it away to do without") from error
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+            csv.Error,
+        ) as error:
+            raise InputError(
+                f"{file}: is not the measurements.csv of a run ({error}); move it away to do without"
+            ) from error
 
 
 def _by_check(content: TextIO, run_id: str) -> ByCheck:

@@ -21,7 +21,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 from seatrial.config.run import is_written_by_runs
 from seatrial.history import RunRow, open_store
 from seatrial.history.past import chosen_runs
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import SeatrialError, os_errors_named
 from seatrial.model.result import now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state
@@ -213,12 +213,8 @@ def opened(folder: Path, option: str, content: str) -> Iterator[int]:
 
     Raises InputError with the option that names it.
     """
-    try:
+    with os_errors_named(f"{option} {folder}", f"; give the folder that holds {content}"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise InputError(
-            f"{option} {folder}: {error.strerror}; give the folder that holds {content}"
-        ) from error
     try:
         yield descriptor
     finally:
