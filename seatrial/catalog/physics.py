@@ -99,10 +99,7 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     return Baseline(
         source="physics",
         centre=limit.gb_s,
-        low=None,
         high=limit.gb_s * _ALLOWANCE,
-        floor=None,
-        samples=0,
         detail=detail,
     )
 
@@ -138,7 +135,7 @@ def from_links(
         slow_s = _SLOW_MESSAGE_S * max(1.0, setup.ranks / _MANY_RANKS)
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
     owed = part * limit.gb_s
-    return Baseline.at_least(
+    return Baseline(
         source="physics",
         centre=limit.gb_s,
         low=owed * _SLOW_SHARE,
@@ -168,7 +165,6 @@ def from_port(measurement: Measurement, setup: Setup) -> Baseline | None:
         low=PORT_SLOW * rate,
         high=PORT_MOST * rate,
         floor=PORT_BROKEN * rate,
-        samples=0,
         detail=words,
     )
 

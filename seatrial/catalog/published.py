@@ -127,7 +127,6 @@ def _of_floor(floor: Reference) -> Baseline:
         source="catalog",
         centre=least,
         low=least,
-        high=None,
         floor=least,
         samples=1,
         detail=words,
@@ -139,7 +138,7 @@ def _of_claim(claim: Claim) -> Baseline:
     row = claim.row
     claimed = row.busbw_gb_s
     words = f"the {number(claimed)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-    return Baseline.at_least(
+    return Baseline(
         source="catalog",
         centre=claimed,
         low=claim.low_gb_s,
@@ -242,7 +241,6 @@ def _baseline(
         source="catalog",
         centre=figure.busbw_gb_s,
         low=low,
-        high=None,
         floor=fail,
         samples=figure.samples,
         detail=words,

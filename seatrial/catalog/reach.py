@@ -67,7 +67,7 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     words = f"the {number(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
     is_ring = COLLECTIVES[str(operation)].ring and (setup.nodes > 1 or is_without_nvls(busbw))
     floor = FLOOR if is_ring or operation in _shares() else _LOOSE_FLOOR
-    return Baseline.at_least(
+    return Baseline(
         source="model",
         centre=centre,
         low=LOW * centre,

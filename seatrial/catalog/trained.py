@@ -26,7 +26,7 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     if row is None or row.low_samples_s is None or different:
         return None
     words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
-    return Baseline.at_least(
+    return Baseline(
         source="catalog",
         centre=row.samples_s,
         low=row.low_samples_s,
@@ -61,7 +61,7 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
     if row is None or different:
         return None
     expected = row.tokens_s_gpu
-    return Baseline.at_least(
+    return Baseline(
         source="catalog",
         centre=expected,
         low=expected * _LOW,

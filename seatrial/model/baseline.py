@@ -5,7 +5,7 @@ The figures of noise: docs/checks.md#assumed-noise.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 FAIL_FACTOR = 2.0  # a fail lies this factor beyond the first value that is degraded
 
@@ -24,18 +24,11 @@ class Baseline:
 
     source: Source
     centre: float
-    low: float | None
-    high: float | None
-    floor: float | None
-    samples: int
-    detail: str
-
-    @classmethod
-    def at_least(
-        cls, source: Source, centre: float, low: float | None, floor: float | None, detail: str
-    ) -> Self:
-        """Return a bound from below that rests on no value of the cluster."""
-        return cls(source, centre, low, None, floor, 0, detail)
+    low: float | None = None
+    high: float | None = None
+    floor: float | None = None
+    samples: int = 0
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
