@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from seatrial.text.lazy_pattern import lazy
+from seatrial.text.lazy_pattern import any_word, lazy
 from seatrial.text.printable import printable
 
 Clean = Callable[[str], str]  # takes secrets and control characters out of a text
@@ -330,32 +330,7 @@ def _split(text: str) -> list[str]:
 def _any_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     """Make a pattern for each form of each value; None without values."""
     all_forms = {form for value in values if value for form in forms(value)}
-    return lazy(_trie(sorted(all_forms))) if all_forms else None
-
-
-def _trie(words: Sequence[str]) -> str:
-    """Make a pattern for any of the sorted words that share their beginnings.
-
-    So the time per character depends on how many words begin with it, not on how many there are.
-    """
-    groups: dict[str, list[str]] = {}
-    for word in filter(None, words):
-        groups.setdefault(word[0], []).append(word)
-    branches = []
-    for group in groups.values():
-        shared = _common_prefix(group[0], group[-1])
-        branches.append(re.escape(shared) + _trie([word[len(shared) :] for word in group]))
-    if not branches:
-        return ""
-    pattern = "|".join(branches)
-    return f"(?:{pattern})?" if not words[0] else f"(?:{pattern})" if len(branches) > 1 else pattern
-
-
-def _common_prefix(first: str, last: str) -> str:
-    """Return the common prefix of all that is sorted between the two."""
-    return next(
-        (first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first
-    )
+    return lazy(any_word(all_forms)) if all_forms else None
 
 
 def _without_assigned(text: str, names: frozenset[str]) -> str:
