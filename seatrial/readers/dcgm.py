@@ -202,15 +202,12 @@ def _rows(lines: Lines) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Result):
     """The result of one test of `dcgmi diag`, and the numbers of its GPUs; none where it names no
     GPU.
     """
 
-    verdict: Verdict
-    words: str
     gpus: tuple[int, ...]
-    code: str = SAYS_BAD
 
 
 def read_diagnoses(text: str) -> list[Diagnosis]:
@@ -227,8 +224,7 @@ def read_document(document: Document) -> Report | None:
     is_diagnosis = any("DCGM" in key and "iagnos" in key for key in document)
     if not is_diagnosis:
         return None
-    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
-    return Report(_TOOL, tuple(results))
+    return Report(_TOOL, tuple(_diagnoses(document)))
 
 
 def _diagnoses(document: Any) -> Iterator[Diagnosis]:
@@ -270,9 +266,9 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
         numbers = re.findall(r"\d{1,4}", str(ids))
     yield Diagnosis(
         verdict=read.verdict,
+        code=read.code,
         words=printable(read.words)[:MAX_WORDS],
         gpus=tuple(map(int, numbers)),
-        code=read.code,
     )
 
 
