@@ -190,7 +190,7 @@ def _report(tests: Sequence[_Test]) -> Report:
     if skipped:
         names = ", ".join(skipped[:8])
         notes.append(f"not run: {names}")
-    return Report(_TOOL, tuple(results), notes=tuple(notes))
+    return Report(_TOOL, results, notes=notes)
 
 
 def _rows(lines: Lines) -> Rows:
@@ -304,7 +304,7 @@ def read_health(lines: Lines) -> Report:
             results.append(_of_health(verdict, device, system, message))
     if overall and not results:
         results = [overall]
-    return Report("dcgmi health", tuple(results))
+    return Report("dcgmi health", results)
 
 
 def _state_in(text: str) -> str:

@@ -31,7 +31,7 @@ def read_links(lines: Lines) -> Report:
     for name, states in links.items():
         if states.strip("_"):
             results.append(_of_device(name, states))
-    return Report("dcgmi nvlink", tuple(results))
+    return Report("dcgmi nvlink", results)
 
 
 def _of_device(name: str, states: str) -> Result:

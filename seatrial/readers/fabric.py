@@ -88,7 +88,7 @@ def read_log(lines: Lines) -> Report:
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
         results.append(passed("log"))
-    return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
+    return Report("IMEX" if is_imex else "fabric manager", results, notes=notes)
 
 
 def read_imex_ctl(lines: Lines) -> Report:

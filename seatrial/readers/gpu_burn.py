@@ -94,7 +94,7 @@ def read_gpu_burn(lines: Lines) -> Report:
         *_slow(burn),
         *(passed(f"GPU {gpu}") for gpu in computed if gpu not in faulty),
     ]
-    return Report("gpu-burn", tuple(results))
+    return Report("gpu-burn", results)
 
 
 def _of_faulty(gpu: int, errors: str) -> Result:

@@ -111,7 +111,7 @@ def read_ports(lines: Lines) -> Report:
     if without_ip:
         named = ", ".join(without_ip[:8])
         notes = (f"IP over InfiniBand is down on {named}; ibstat shows the links",)
-    return Report("InfiniBand ports", tuple(results), tuple(rates), notes)
+    return Report("InfiniBand ports", results, rates, notes)
 
 
 def _ports(lines: Lines) -> Iterator[_Port]:

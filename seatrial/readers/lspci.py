@@ -35,4 +35,4 @@ def read_lspci(lines: Lines) -> Report | None:
             elif most:
                 verdict = Verdict.PASS if width >= most else Verdict.DEGRADED
                 results.append(Result(verdict, LANES, f"{device}: x{width} of x{most} lanes"))
-    return Report("lspci", tuple(results)) if results else None
+    return Report("lspci", results) if results else None

@@ -47,7 +47,7 @@ def read_mlxlink(lines: Lines) -> Report:
     results = [replace(problem, words=f"{device}: {problem.words}") for problem in _of_link(fields)]
     if not results and "State" in fields:
         results.append(passed(device))
-    return Report("mlxlink", tuple(results))
+    return Report("mlxlink", results)
 
 
 def _device(lines: Lines) -> str:

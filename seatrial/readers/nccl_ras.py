@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Lines, Report, Result, Results, failed
+from seatrial.readers.report import Lines, Report, Result, Results, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -70,8 +70,8 @@ def read_ras(lines: Lines) -> Report:
     results = [result for section in _sections(lines) for result in _of_section(section)]
     if not results:
         rows = filter(None, map(_ROW.match, lines))
-        results = [Result(Verdict.PASS, MISSING, "") for row in rows if row["errors"] == "OK"]
-    return Report("NCCL RAS", tuple(results))
+        results = [passed("") for row in rows if row["errors"] == "OK"]
+    return Report("NCCL RAS", results)
 
 
 def _sections(lines: Lines) -> Iterator[_Section]:

@@ -40,7 +40,7 @@ def read_nvbandwidth(lines: Lines) -> Report:
             results.append(failed(code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
-    return Report("nvbandwidth", tuple(results), tuple(measurements))
+    return Report("nvbandwidth", results, measurements)
 
 
 def bandwidth(test: str, gb_s: float) -> Measurement:
@@ -77,4 +77,4 @@ def read_document(document: Document) -> Report | None:
         elif isinstance(total, int | float) and not isinstance(total, bool):
             name = str(test.get("name"))[:80]
             measurements.append(bandwidth(name, float(total)))
-    return Report("nvbandwidth", tuple(results), tuple(measurements))
+    return Report("nvbandwidth", results, measurements)

@@ -172,7 +172,7 @@ def _report(gpus: Sequence[Gpu]) -> Report:
         results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
         if not faults:
             results.append(passed(gpu))
-    return Report(_TOOL, tuple(results))
+    return Report(_TOOL, results)
 
 
 def _gpus(lines: Lines) -> list[Gpu]:
@@ -326,7 +326,7 @@ def read_table(lines: Lines) -> Report:
     ]
     bad = {result.words.partition(": ")[0] for result in results}
     results += [passed(gpu) for gpu in seen if gpu not in bad]
-    return Report(_TOOL, tuple(results))
+    return Report(_TOOL, results)
 
 
 def read_nvlink(lines: Lines) -> Report | None:
@@ -359,7 +359,7 @@ def read_nvlink(lines: Lines) -> Report | None:
     ]
     if not results:
         results.append(passed("NVLink"))
-    return Report("nvidia-smi nvlink", tuple(results))
+    return Report("nvidia-smi nvlink", results)
 
 
 def _states(rates: LinkRates) -> Results:

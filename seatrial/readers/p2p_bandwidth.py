@@ -82,7 +82,7 @@ def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
     if direct:
         usual = median(direct.values())
         measured.append(bandwidth("p2p median", usual))
-    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
+    return Report("p2pBandwidthLatencyTest", results, measured)
 
 
 def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:

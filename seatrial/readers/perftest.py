@@ -74,7 +74,7 @@ def read_perftest(lines: Lines) -> Report:
             results.append(corrupt(WRONG_DATA, wrong[0].strip()))
         elif error := _RDMA_ERROR.match(line):
             results.append(failed(_RDMA, error[0].strip()))
-    return Report(tool, tuple(results), tuple(measurements))
+    return Report(tool, results, measurements)
 
 
 def _of_row(

@@ -80,4 +80,4 @@ def _of_counters(counts: CountsByPort) -> Report:
         results.append(degraded(PORT_ERRORS, f"{name}: {', '.join(bad)}") if bad else passed(name))
         if busy:
             notes.append(f"{name}: {', '.join(busy)} (congestion, no fault of the link)")
-    return Report("InfiniBand counters", tuple(results), notes=tuple(notes))
+    return Report("InfiniBand counters", results, notes=notes)

@@ -71,7 +71,7 @@ def read_rank_times(lines: Lines) -> Report:
     # Each once: a log has the same times again and again
     notes = dict.fromkeys(map(_note_of, ranges))
     notes.pop("", None)
-    return Report("times of ranks", tuple(results), notes=tuple(notes))
+    return Report("times of ranks", results, notes=tuple(notes))
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:

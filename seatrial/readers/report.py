@@ -61,9 +61,9 @@ class Report:
     """What a tool printed. `notes` are events that change no verdict."""
 
     tool: str
-    results: tuple[Result, ...] = ()
-    measurements: tuple[Measurement, ...] = ()
-    notes: tuple[str, ...] = ()
+    results: Sequence[Result] = ()
+    measurements: Sequence[Measurement] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     """
     if label:
         report = replace(report, tool=f"{report.tool} on {label}")
-    kept = report.measurements[:_MAX_MEASUREMENTS]
+    kept = tuple(report.measurements[:_MAX_MEASUREMENTS])
     if not report.results and not kept:
         return Check(
             name=name,

@@ -62,7 +62,7 @@ def read_stragglers(lines: Lines) -> Report:
         )
         for (kind, rank), (node, score) in scores.items()
     ]
-    return Report("straggler detection", tuple(results), tuple(measurements))
+    return Report("straggler detection", results, measurements)
 
 
 def _result(key: RankKey, scored: tuple[str, float] | None, named: str) -> Result:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from seatrial.model.measurement import TIMES, ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
-from seatrial.readers.report import Lines, Report, Result, degraded, failed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
@@ -84,7 +84,7 @@ def read_training(lines: Lines) -> Report | None:
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
     notes = _slow_steps(steps)
-    return Report(_description(steps), tuple(results), measurements, notes=tuple(notes))
+    return Report(_description(steps), results, measurements, notes=notes)
 
 
 def measurements_of(
@@ -249,7 +249,7 @@ def _slower(steps: Steps) -> list[Result]:
     before = median(costs[:at])
     after = median(costs[at:])
     if after < SLOWER_BY * before:
-        return [Result(Verdict.PASS, SLOWER, "")]
+        return [passed("")]
     first, _ = numbered[at]
     longer = f"{after / before:.2f} times the {quantity(before, '')} before"
     return [degraded(SLOWER, f"steps from {first} on take {quantity(after, unit)}, {longer}")]

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import Document, finite, items, json_in
-from seatrial.readers.report import Lines, Report, Result, Results, corrupt, failed
+from seatrial.readers.report import Lines, Report, Result, Results, corrupt, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
@@ -118,7 +117,7 @@ def _results(document: Document) -> Results:
         return
     went = f"the loss went from {number(first)} to {number(last)}"
     if last < first:
-        yield Result(Verdict.PASS, "", went)
+        yield passed(went)
     else:
         yield failed(NOT_LEARNED, went)
 
@@ -153,7 +152,7 @@ def _wrong_sum(event: Document) -> Result:
     """Return which ranks saw wrong sums; a pass if none did."""
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
-        return Result(Verdict.PASS, "", "every sum is right")
+        return passed("every sum is right")
     return corrupt(WRONG_SUM, f"all_reduce by torch: wrong elements on {_named(bad)}")
 
 
