@@ -28,9 +28,14 @@ _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
 Repository = Annotated[
     str,
-    matching(_PATH, "registry/path without tag, such as us-docker.pkg.dev/PROJECT/REPOSITORY"),
+    AfterValidator(
+        matching(_PATH, "registry/path without tag, such as us-docker.pkg.dev/PROJECT/REPOSITORY")
+    ),
 ]
-_REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
+_legal_reference = matching(
+    rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?",
+    "an image reference, such as registry/path:tag or registry/path@sha256:...",
+)
 _ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
 _LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
 # Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
@@ -118,15 +123,6 @@ class Mount(Strict):
     source: FullPath = Field(description="full path on the machine that runs the container")
     target: FullPath = Field(description="full path in the containers")
     read_only: bool = Field(True, description="containers may only read it")
-
-
-def _legal_reference(value: str) -> str:
-    if not _REFERENCE.fullmatch(value):
-        raise ValueError(
-            "must be an image reference, such as registry/path:tag or "
-            f"registry/path@sha256:..., is {value!r}"
-        )
-    return value
 
 
 def _legal_file(value: str) -> str:

@@ -10,19 +10,17 @@ from seatrial.config.yamlfile import Strict, matching
 Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
 Mention = Annotated[
     str,
-    matching(
-        r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}",
-        "here, channel, everyone, or the id of a member (U...) or of a user group (S...)",
+    AfterValidator(
+        matching(
+            r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}",
+            "here, channel, everyone, or the id of a member (U...) or of a user group (S...)",
+        )
     ),
 ]
-
-
-def legal_channel(value: str) -> str:
-    if not re.fullmatch(r"#?[\w][\w.-]{0,79}", value):
-        raise ValueError(
-            f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}"
-        )
-    return value
+legal_channel = matching(
+    r"#?[\w][\w.-]{0,79}", "a channel's name or id, such as gpu-alerts or C024BE91L"
+)
+Channel = Annotated[str, AfterValidator(legal_channel)]
 
 
 def _legal_address(value: str) -> str:
@@ -35,9 +33,6 @@ def _legal_address(value: str) -> str:
             f" {{run_id}} and {{cluster}} are filled in, is {value!r}"
         )
     return value
-
-
-Channel = Annotated[str, AfterValidator(legal_channel)]
 
 
 class SlackNotify(Strict):

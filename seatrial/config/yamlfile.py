@@ -3,13 +3,12 @@ values.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -300,9 +299,11 @@ def no_boolean(value: object) -> object:
     return value
 
 
-def matching(pattern: str, legal: str) -> AfterValidator:
-    """Take a text of that pattern, from its first character to its last; `legal` says what it must
-    be.
+def matching(pattern: str, legal: str) -> Callable[[str], str]:
+    """Return a check of a text, of that pattern from its first character to its last; `legal` says
+    what it must be.
+
+    The check raises ValueError, else returns the text.
     """
 
     def check(value: str) -> str:
@@ -310,7 +311,7 @@ def matching(pattern: str, legal: str) -> AfterValidator:
             raise ValueError(f"must be {legal}, is {value!r}")
         return value
 
-    return AfterValidator(check)
+    return check
 
 
 def further_option(own: str, example: str) -> AfterValidator:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Seconds
 from seatrial.config.yamlfile import Strict, matching
@@ -23,13 +23,17 @@ from seatrial.text.printable import printable
 _JUMP = r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?"
 Jump = Annotated[
     str,
-    matching(f"{_JUMP}(,{_JUMP})*", "[USER@]HOST[:PORT], several with commas, first hop first"),
+    AfterValidator(
+        matching(f"{_JUMP}(,{_JUMP})*", "[USER@]HOST[:PORT], several with commas, first hop first")
+    ),
 ]
 PathText = Annotated[
     str,
-    matching(
-        r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*",
-        "a path of letters, digits, spaces and _ . / + @ -",
+    AfterValidator(
+        matching(
+            r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*",
+            "a path of letters, digits, spaces and _ . / + @ -",
+        )
     ),
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -14,9 +14,11 @@ _OWN_OPTIONS = (
 )
 Resource = Annotated[
     str,
-    matching(
-        r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}",
-        "a resource of Kubernetes, such as rdma/rdma_shared_device_a",
+    AfterValidator(
+        matching(
+            r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}",
+            "a resource of Kubernetes, such as rdma/rdma_shared_device_a",
+        )
     ),
 ]
 
