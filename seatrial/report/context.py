@@ -85,7 +85,7 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
         and row.run_id != result.run_id
         and row.started < result.started
     ]
-    last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
+    last_good = next((row for row in rows if row.passed), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST

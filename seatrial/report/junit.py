@@ -3,11 +3,8 @@
 from xml.etree import ElementTree
 
 from seatrial.model.result import RunResult
-from seatrial.model.verdict import Verdict
 from seatrial.text.headline import lines
 from seatrial.text.words import plain
-
-_FAILED = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
 
 
 def junit_xml(result: RunResult) -> str:
@@ -15,7 +12,7 @@ def junit_xml(result: RunResult) -> str:
     be measured.
     """
     bad = [check.verdict for check in result.checks if not check.passed]
-    failures = sum(verdict in _FAILED for verdict in bad)
+    failures = sum(verdict.is_fault for verdict in bad)
     suite = ElementTree.Element(
         "testsuite",
         name=plain(f"seatrial.{result.cluster}.{result.suite}"),
@@ -34,7 +31,7 @@ def junit_xml(result: RunResult) -> str:
             time=f"{check.seconds:.1f}",
         )
         if not check.passed:
-            kind = "failure" if check.verdict in _FAILED else "error"
+            kind = "failure" if check.verdict.is_fault else "error"
             ElementTree.SubElement(
                 case, kind, type=check.verdict.value, message=plain(check.reason)
             )

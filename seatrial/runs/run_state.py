@@ -308,7 +308,7 @@ def _explain(error: Exception) -> tuple[Verdict, Reason]:
             return Verdict.NOT_RUN, error.reason
         case RemoteError() | NodesError():
             return Verdict.FAIL, error.reason
-        case LaunchError() | SeatrialError():
+        case SeatrialError():
             return Verdict.INCONCLUSIVE, error.reason
         case _:
             return Verdict.INCONCLUSIVE, Reason.of(
