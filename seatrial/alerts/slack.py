@@ -162,7 +162,7 @@ def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> s
 
     `news` are the changes that were not sent before.
     """
-    cluster = escape(words.plain(alert.incident.cluster))
+    cluster = escape(alert.incident.cluster)
     changes = escape("; ".join(news))
     line = " ".join([_emoji(alert), f"{cluster}: {changes}", *map(mention, mentions)])
     return clip(line, TEXT_CHARS)

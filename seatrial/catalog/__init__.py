@@ -12,7 +12,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
 from seatrial.nccl.transport import Nic
 from seatrial.text.printable import printable
-from seatrial.text.words import nearest_of, number
+from seatrial.text.words import count, nearest_of, number
 
 _FOLDER = Path(__file__).parent
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
@@ -55,8 +55,7 @@ class Reference:
     @property
     def place(self) -> str:
         """The configuration in words: "2 nodes of 8 H100 over EFA-3200G"."""
-        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
-        return f"{nodes} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
+        return f"{count(self.nodes, 'node')} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +233,8 @@ def gpu_link_gb_s(hardware: str) -> float | None:
 
 def usual_gpus(hardware: str) -> int | None:
     """Return the usual number of GPUs of a node of that hardware."""
-    count = device_figure(hardware, "gpus_per_node")
-    return None if count is None else round(count)
+    gpus = device_figure(hardware, "gpus_per_node")
+    return None if gpus is None else round(gpus)
 
 
 def node_link_gb_s(fabric: str | None) -> float | None:

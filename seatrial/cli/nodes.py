@@ -33,6 +33,7 @@ from seatrial.model.errors import InputError, SeatrialError, os_errors_named
 from seatrial.model.result import exit_status
 from seatrial.remote import probes
 from seatrial.text.printable import printable
+from seatrial.text.words import count
 
 if TYPE_CHECKING:
     from seatrial.model.result import RunResult
@@ -164,7 +165,7 @@ def reap(cluster: Path | None, kept: str | None) -> None:
         left = reap_platform(platform)
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
-    print(f"{len(left)} run{'' if len(left) == 1 else 's'} reaped")
+    print(f"{count(len(left), 'run')} reaped")
 
 
 @click.command()

@@ -148,7 +148,7 @@ def _duration(age: str) -> timedelta:
 
 def _show(outcome: "Outcome | OutputOutcome") -> None:
     from seatrial.runs.prune import Outcome
-    from seatrial.text.words import plain
+    from seatrial.text.words import count, plain
 
     lines = []
     if isinstance(outcome, Outcome):
@@ -156,14 +156,13 @@ def _show(outcome: "Outcome | OutputOutcome") -> None:
             started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
             verdict = folder.header.verdict.value if folder.header else "-"
             lines.append(f"{folder.name}  {started}  {verdict}  {_size(folder.size_bytes)}")
-        folders = f"{len(lines)} folder{'' if len(lines) == 1 else 's'}"
-        summary = f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
+        folders = f"{count(len(lines), 'folder')}, {_size(outcome.size_bytes)}"
+        summary = f"{folders}; {outcome.rows} runs of the history"
     else:
         for job in outcome.jobs:
             ended = f"{job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
             lines.append(f"{' '.join(job.names)}  {ended}  {_size(job.size_bytes)}")
-        jobs = f"output of {len(lines)} job{'' if len(lines) == 1 else 's'}"
-        summary = f"{jobs}, {_size(outcome.size_bytes)}"
+        summary = f"output of {count(len(lines), 'job')}, {_size(outcome.size_bytes)}"
     for line in lines:
         print(plain(line))
     for skipped in outcome.skipped:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from seatrial.text.lines import one_line
+
 # Known without loading fsspec: rendering starts in no time
 _USUAL = ("gs", "s3", "abfs", "az", "file", "memory")
 
@@ -63,5 +65,5 @@ def missing_package(url: str) -> str | None:
     try:
         get_filesystem_class(protocol)
     except ImportError as error:  # one of fsspec's own, and its words name the package
-        return f"{' '.join(str(error).split())}: {sys.executable} -m pip install it"
+        return f"{one_line(error)}: {sys.executable} -m pip install it"
     return None

@@ -19,6 +19,7 @@ from pydantic import (
 
 from seatrial.model.errors import FileError, InputError, os_errors_named
 from seatrial.model.sizes import parse_size
+from seatrial.text.lines import one_line
 from seatrial.text.words import nearest_of
 
 Values = dict[str, Any]  # by field
@@ -386,8 +387,7 @@ def _mapping(text: str, path: Path) -> Values:
         raise InputError(f"{path}: is nested too deeply") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         # PyYAML's own slips: !!int abc, 2020-13-45
-        problem = " ".join(str(error).split())
-        raise InputError(f"{path}: not YAML that can be read: {problem}") from error
+        raise InputError(f"{path}: not YAML that can be read: {one_line(error)}") from error
     if content is None:
         raise InputError(f"{path}: must be a mapping of fields, is empty")
     if not isinstance(content, dict):

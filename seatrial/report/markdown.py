@@ -102,7 +102,7 @@ def _facts(result: RunResult) -> str:
 
 
 def _notes(result: RunResult) -> str:
-    notes = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
+    notes = [f"- {escape(note)}" for note in result.notes[:MAX_ROWS]]
     return "\n".join([*notes, *_more(len(result.notes), "notes")])
 
 

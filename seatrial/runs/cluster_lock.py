@@ -13,6 +13,7 @@ from pathlib import Path
 from seatrial.model.result import now
 from seatrial.system.private import closed_folder, private_opener, read_opener
 from seatrial.system.state_home import state_home
+from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.lock")
 
@@ -100,9 +101,7 @@ class FileLock:
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             holds = f"cluster {self._cluster} is being checked by another run"
         ahead = self._line.ahead()
-        return (
-            f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
-        )
+        return f"{holds}; {count(ahead, 'run')} before this one" if ahead else holds
 
     def close(self) -> None:
         self._line.leave()

@@ -10,6 +10,7 @@ from seatrial.checks.metrics import CAMPAIGN_METRICS
 from seatrial.checks.table import CHECKS
 from seatrial.model.baseline import Source
 from seatrial.model.verdict import Verdict
+from seatrial.text.lines import one_line
 from seatrial.text.words import MEANINGS, unit_name
 
 UNITS = {
@@ -73,7 +74,7 @@ def words() -> Iterator[Word]:
         yield Word(
             "check",
             check.name,
-            " ".join((check.section.__doc__ or "").partition("\n\n")[0].split()),
+            one_line((check.section.__doc__ or "").partition("\n\n")[0]),
         )
         for name, metric in check.metrics.items():
             yield Word(
