@@ -332,31 +332,26 @@ def _environments(
     return server, runner
 
 
+@dataclass
 class _Child:
     """A process that is started again when it dies."""
 
-    def __init__(
-        self,
-        name: str,
-        module: Sequence[str],
-        environment: Mapping[str, str],
-        fds: Sequence[int],
-        stop_s: float,
-    ) -> None:
-        self._name = name
-        self._module = module
-        self._environment = environment
-        self._fds = fds
-        self._stop_s = stop_s
-        self._quick_deaths = 0
+    name: str
+    module: Sequence[str]
+    environment: Mapping[str, str]
+    fds: Sequence[int]
+    stop_s: float
+    _quick_deaths: int = 0
+
+    def __post_init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *self._module],  # -P: not from the current folder
-            env=dict(self._environment),
-            pass_fds=self._fds,
+            [sys.executable, "-P", "-m", *self.module],  # -P: not from the current folder
+            env=dict(self.environment),
+            pass_fds=self.fds,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for this process, which ends them in order
         )
@@ -369,9 +364,9 @@ class _Child:
         quick = time.monotonic() - self._started < _QUICK_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths >= _TRIES:
-            raise SeatrialError.of("server-does-not-stay-up", name=self._name, status=status)
+            raise SeatrialError.of("server-does-not-stay-up", name=self.name, status=status)
         print(
-            f"{self._name} ended with status {status}; starting it again",
+            f"{self.name} ended with status {status}; starting it again",
             file=sys.stderr,
             flush=True,
         )
@@ -381,7 +376,7 @@ class _Child:
         """End it; if it does not end in time, kill it and its children."""
         self._process.terminate()
         try:
-            self._process.wait(self._stop_s)
+            self._process.wait(self.stop_s)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

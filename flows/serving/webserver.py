@@ -26,6 +26,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,6 +86,7 @@ class Credentials:
         return hmac.compare_digest(request.cookies.get(_COOKIE, "").encode(), self.cookie.encode())
 
 
+@dataclass(frozen=True, slots=True)
 class _OwnPages:
     """Refuses requests from pages of other origins, among them forms and websockets, which browsers
     let through.
@@ -92,9 +94,8 @@ class _OwnPages:
     FastAPI's pages about the API, for which Prefect asks for no login, are not there.
     """
 
-    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app = app
-        self._origins = origins
+    app: ASGIApp
+    origins: Collection[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = (
@@ -104,41 +105,41 @@ class _OwnPages:
             ("/docs", "/redoc", "/openapi.json")
         ):
             await PlainTextResponse("not found", 404)(scope, receive, send)
-        elif origin is None or origin in self._origins:
-            await self._app(scope, receive, send)
+        elif origin is None or origin in self.origins:
+            await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await WebSocketClose(code=1008, reason="foreign origin")(scope, receive, send)
         else:
             await PlainTextResponse("foreign origin", 403)(scope, receive, send)
 
 
+@dataclass(frozen=True, slots=True)
 class _Remembered:
     """Gives a browser that has logged in to the API a cookie for the runs' folders."""
 
-    def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
-        self._app = app
-        self._login = login
-        self._path = path
+    app: ASGIApp
+    login: Credentials
+    path: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
                 cookie = (
-                    f"{_COOKIE}={self._login.cookie}; Path={self._path}; HttpOnly; SameSite=Strict"
+                    f"{_COOKIE}={self.login.cookie}; Path={self.path}; HttpOnly; SameSite=Strict"
                 )
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
             await send(message)
 
-        has_login = scope["type"] == "http" and self._login.is_given(Headers(scope=scope))
-        await self._app(scope, receive, send_with_cookie if has_login else send)
+        has_login = scope["type"] == "http" and self.login.is_given(Headers(scope=scope))
+        await self.app(scope, receive, send_with_cookie if has_login else send)
 
 
+@dataclass(frozen=True, slots=True)
 class _AskForLogin:
     """Serves files only with the login."""
 
-    def __init__(self, app: ASGIApp, login: Credentials) -> None:
-        self._app = app
-        self._login = login
+    app: ASGIApp
+    login: Credentials
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
@@ -148,7 +149,7 @@ class _AskForLogin:
                 MutableHeaders(scope=message).update(_OF_FILES)
             await send(message)
 
-        if not (self._login.is_given(request.headers) or self._login.is_kept(request)):
+        if not (self.login.is_given(request.headers) or self.login.is_kept(request)):
             ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
@@ -157,7 +158,7 @@ class _AskForLogin:
                 scope, receive, send
             )
         else:
-            await self._app(scope, receive, send_shut_in)
+            await self.app(scope, receive, send_shut_in)
 
 
 def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:

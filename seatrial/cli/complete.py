@@ -5,6 +5,7 @@ A shell asks at each press of Tab, so values that cannot be read are left out wi
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ _MOST = 200  # values that a shell is given
 Values = Callable[[click.Context], Iterable[str]]
 
 
+@dataclass(frozen=True, slots=True)
 class Completion:
     """The callback of a parameter: the values that begin with the typed word; with `files`, files
     of the folder too.
     """
 
-    def __init__(self, values: Values, *, files: bool = False) -> None:
-        self._values = values
-        self._files = files
+    values: Values
+    files: bool = False
 
     def __call__(
         self, context: click.Context, parameter: click.Parameter, typed: str
@@ -35,10 +36,10 @@ class Completion:
         # Its words would stand in the command line
         logging.getLogger("seatrial").setLevel(logging.CRITICAL)
         with suppress(Exception):
-            values = list(dict.fromkeys(self._values(context)))
+            values = list(dict.fromkeys(self.values(context)))
         items = [CompletionItem(value) for value in values if value.startswith(typed)]
         items = items[:_MOST]
-        if self._files:
+        if self.files:
             items.append(CompletionItem(typed, type="file"))
         return items
 
