@@ -44,13 +44,13 @@ _UNITS = {
 class HeadlineMetric:
     """A number of the whole cluster, in base units; `low` and `high` are what is expected, None
     where nothing is.
+
+    `conditions` are those of `_CONDITIONS`, empty where the number does not have one.
     """
 
     name: str
     unit: str
-    operation: str
-    arm: str
-    dtype: str
+    conditions: Mapping[str, str]
     value: float
     low: float | None = None
     high: float | None = None
@@ -60,7 +60,7 @@ def headlines(result: RunResult) -> list[HeadlineMetric]:
     """Return the numbers of the whole cluster that stand for a check; no single message size, and
     only finite ones.
     """
-    metrics: dict[tuple[str, str, str, str], HeadlineMetric] = {}
+    metrics: dict[tuple[str, ...], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
         measured = {
@@ -74,7 +74,7 @@ def headlines(result: RunResult) -> list[HeadlineMetric]:
                 and m.unit in _UNITS
             ):
                 one = _headline(m, judged.get(series))
-                metrics[one.name, one.operation, one.arm, one.dtype] = one
+                metrics[one.name, *one.conditions.values()] = one
     return list(metrics.values())
 
 
@@ -115,13 +115,12 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
     for headline in headlines(result):
-        at = {**own, "operation": headline.operation, "arm": headline.arm, "dtype": headline.dtype}
         for name, description, more, value in _samples(headline):
             if name not in gauges:
                 gauges[name] = Gauge(
                     name, description, (*_LABELS, *_CONDITIONS, *more), registry=into
                 )
-            gauges[name].labels(**at, **more).set(value)
+            gauges[name].labels(**own, **headline.conditions, **more).set(value)
     return into
 
 
@@ -255,9 +254,9 @@ def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     unit, factor = _UNITS[m.unit]
     bounds = (judgement.expected.low, judgement.expected.high) if judgement else (None, None)
     low, high = (b * factor if b is not None and math.isfinite(b) else None for b in bounds)
-    operation, arm, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
+    conditions = {name: str(m.conditions.get(name, "")) for name in _CONDITIONS}
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
-    return HeadlineMetric(name, unit, operation, arm, dtype, m.value * factor, low, high)
+    return HeadlineMetric(name, unit, conditions, m.value * factor, low, high)
 
 
 def _slug(text: str) -> str:
