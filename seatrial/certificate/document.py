@@ -5,12 +5,13 @@ The same evidence, requirements and time give the same bytes. Pure.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from seatrial import __version__
-from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
+from seatrial.certificate.decide import EvidenceRun, Outcome, Status, decide, overall
 from seatrial.certificate.requirements import RequirementsFile
 from seatrial.model.result import Document
 from seatrial.report.html import environment_of, rendered
@@ -35,10 +36,7 @@ def document(file: RequirementsFile, runs: Sequence[EvidenceRun], issued: dateti
         "name": file.name,
         "issued": issued.isoformat(timespec="seconds"),
         "verdict": overall(outcomes).value,
-        "counts": {
-            verdict: verdicts.count(verdict)
-            for verdict in ("met", "not met", "not shown", "excepted")
-        },
+        "counts": {status.value: verdicts.count(status) for status in Status},
         "runs": [_run(run) for run in runs],
         "requirements": [_row(outcome) for outcome in outcomes],
     }
@@ -81,13 +79,9 @@ def _row(outcome: Outcome) -> Document:
         "exception": None,
     }
     if evidence is not None:
-        row["evidence"] = {name: getattr(evidence, name) for name in evidence.__slots__}
+        row["evidence"] = asdict(evidence)
     if waiver is not None:
-        row["exception"] = {
-            "name": waiver.name,
-            "reason": waiver.reason,
-            "until": waiver.until.isoformat(),
-        }
+        row["exception"] = waiver.model_dump(mode="json", exclude={"id"})
     return row
 
 
