@@ -9,11 +9,11 @@ from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, RunOutcome
 from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
+from seatrial.model.explanations import next_step_of
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Difference
-from seatrial.runs.explanations import CATALOG
 from seatrial.text import words
 from seatrial.text.headline import lines
 
@@ -247,8 +247,7 @@ def verdict_lines(alert: Alert) -> tuple[str, ...]:
     if alert.result:
         return lines(alert.result)
     verdict = f"{incident.verdict.value}: {incident.reason}"
-    next_step = CATALOG["run-overdue"].next_step
-    step = f"next: {next_step}; seatrial history {incident.cluster}"
+    step = f"next: {next_step_of('run-overdue')}; seatrial history {incident.cluster}"
     return tuple(map(words.plain, (verdict, span(incident), step)))
 
 

@@ -95,15 +95,15 @@ def _read(path: Path) -> "list[RankTrace]":
 
 def _show(late: "list[Late]", traces: "list[RankTrace]") -> None:
     """Print a line for each rank, with its next step."""
+    from seatrial.model.explanations import next_step_of
     from seatrial.model.reason import Reason
     from seatrial.model.result import NextStep, next_line
     from seatrial.readers.flight_recorder import circular_wait
-    from seatrial.runs.explanations import CATALOG
 
     reasons = [each.reason for each in late]
     reasons = reasons or [circular_wait(traces) or Reason.of("no-rank-behind", ranks=len(traces))]
     for reason in reasons:
         print(reason)
     code = reasons[0].code
-    if code and (step := CATALOG[code].next_step):
+    if step := next_step_of(code):
         print(next_line(NextStep(step, code)))

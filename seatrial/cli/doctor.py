@@ -11,10 +11,10 @@ from seatrial.cli.options import print_json
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.upload import missing_package
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.explanations import next_step_of
 from seatrial.platforms import platform_for
 from seatrial.platforms.local import LocalPlatform
 from seatrial.report.metrics import target_of_environment
-from seatrial.runs.explanations import CATALOG
 from seatrial.system.process import open_files_problem
 from seatrial.text.docs import with_addresses
 
@@ -77,8 +77,7 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 def _next_step(finding: Finding) -> str | None:
     """Return the next step of the catalog; other problems hold their own."""
-    code = getattr(finding[1], "code", None)
-    return CATALOG[code].next_step if code else None
+    return next_step_of(getattr(finding[1], "code", None))
 
 
 def _history() -> Finding:

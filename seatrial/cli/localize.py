@@ -130,11 +130,11 @@ def _show(localization: "Localization") -> None:
     last.
     """
 
+    from seatrial.model.explanations import next_step_of
     from seatrial.model.result import NextStep, next_line
     from seatrial.report.pairs import NODES_SHOWN
     from seatrial.report.pairs_page import terminal_lines
     from seatrial.report.terminal import output, print_line, print_rows
-    from seatrial.runs.explanations import CATALOG
 
     console = output()
     for matrix in _matrices(localization):
@@ -147,7 +147,7 @@ def _show(localization: "Localization") -> None:
             print_line(console, f"- {row.source}: {ratio}")
     codes = [finding.reason.code or "" for finding in localization.findings if finding.named]
     for code in dict.fromkeys(codes or [localization.reason.code or ""]):
-        if code in CATALOG and (step := CATALOG[code].next_step):
+        if step := next_step_of(code):
             print_line(console, next_line(NextStep(step, code)))
     print_line(console, f"{localization.verdict.value}: {localization.reason}")
 

@@ -48,6 +48,12 @@ def explanation_of(code: str) -> Explanation | None:
     return _registered.get(code) or _by_code().get(code)
 
 
+def next_step_of(code: str | None) -> str | None:
+    """Return the next step of a code; None without one, as for an unknown code and for no code."""
+    explanation = explanation_of(code or "")
+    return explanation.next_step if explanation else None
+
+
 @cache
 def areas() -> Mapping[str, Mapping[str, Explanation]]:
     """Read the table: the codes of each area of the program, in the order of the table."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from seatrial.model.explanations import explanation_of
+from seatrial.model.explanations import explanation_of, next_step_of
 
 T = TypeVar("T")
 Value = str | int | float
@@ -131,9 +131,7 @@ def join(reasons: Iterable[Reason | None]) -> Reason:
 
 def _rank(reason: Reason) -> int:
     """Return 2 for a code with a next step, 1 for another code, 0 for no code."""
-    explanation = explanation_of(reason.code or "")
-    has_step = bool(explanation and explanation.next_step)
-    return has_step + bool(reason.code)
+    return bool(next_step_of(reason.code)) + bool(reason.code)
 
 
 def parts_of(reason: Reason) -> tuple[Reason, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seatrial.model.curves import SHARE
-from seatrial.model.explanations import explanation_of
+from seatrial.model.explanations import next_step_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import parts_of
 from seatrial.model.result import Check, Expected, NextStep, next_line, verdict_line
@@ -59,7 +59,7 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
         "verdict": judged.verdict.value,
         "reason": judged.reason.sentence,
         "code": code,
-        "next_step": _next_step(code or ""),
+        "next_step": next_step_of(code),
         "findings": findings + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
@@ -109,21 +109,10 @@ def _of_tools(logs: "Iterable[Log]") -> list[Document]:
                         "host": None,
                         "rank": None,
                         "evidence": reason.sentence,
-                        "next_step": _next_step(reason.code),
+                        "next_step": next_step_of(reason.code),
                     }
                 )
     return found
-
-
-def _next_step(code: str) -> str | None:
-    """Return the next step of a code of the packages that are imported: those that judge.
-
-    None for any other code, and for one that has no next step.
-    """
-    explanation = explanation_of(code)
-    if explanation is None:
-        return None
-    return explanation.next_step
 
 
 def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Sequence[str]) -> None:
@@ -148,7 +137,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Seque
         unknown = words.some_of(not_judged, 20)
         sentences.append(f"not judged, nothing known in it: {unknown}")
     for code in dict.fromkeys(check.reason.code or "" for check in bad):
-        if step := _next_step(code):
+        if step := next_step_of(code):
             sentences.append(next_line(NextStep(step, code)))
     last = verdict_line(judged.verdict, judged.coverage, judged.reason)
     for line in (*sentences, *hints, last):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from seatrial.model.explanations import explanation_of
+from seatrial.model.explanations import next_step_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, extended, join, parts_of, placed, unplaced
 from seatrial.model.result import (
@@ -290,10 +290,7 @@ def _suspect_step(suspect: Suspect) -> NextStep:
 
 def _step_of(code: str) -> NextStep:
     """Return the next step of a code; to read the log where the code has none."""
-    entry = explanation_of(code)
-    if entry and entry.next_step:
-        return NextStep(entry.next_step, code)
-    return NextStep(_READ_THE_LOG, code)
+    return NextStep(next_step_of(code) or _READ_THE_LOG, code)
 
 
 def _code_with_step(reason: Reason) -> str | None:
@@ -303,10 +300,7 @@ def _code_with_step(reason: Reason) -> str | None:
     A reason's own code comes before those of its parts.
     """
     for code in (reason.code, *map(_code_with_step, reason.parts)):
-        if not code or code == _NOT_TRIED:
-            continue
-        entry = explanation_of(code)
-        if entry and entry.next_step:
+        if code != _NOT_TRIED and next_step_of(code):
             return code
     return None
 
