@@ -18,7 +18,7 @@ from pydantic import Field
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.qualify import Qualify
+from seatrial.config.qualify import AtOnce, Days, Qualify
 from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
 from seatrial.flows.at_work import at_work
 from seatrial.flows.chain import run_chain
@@ -83,8 +83,8 @@ def qualify(
     nodes: list[NodeName] | None = None,
     idle: bool = True,
     gated: bool = True,
-    at_once: Annotated[int, Field(ge=1, le=16)] | None = None,
-    max_age_days: Annotated[float, Field(gt=0, le=366)] | None = None,
+    at_once: AtOnce | None = None,
+    max_age_days: Days | None = None,
     notify: bool = True,
     watch: bool = False,
 ) -> "State[RunResult] | State[Exception]":
