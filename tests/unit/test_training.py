@@ -16,7 +16,7 @@ from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.training import check as step
 from seatrial.checks.training import on_ranks
 from seatrial.checks.training.check import read_sums
-from seatrial.checks.training.result import read_event
+from seatrial.checks.training.result import StepEvent, read_event
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
@@ -240,7 +240,7 @@ def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
 
 def test_events_are_found_behind_a_prefix() -> None:
     event = {"event": "step", "step": 3, "loss": 1.5, "step_time_ms": 20.0}
-    assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == event
+    assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == StepEvent.model_validate(event)
 
 
 def test_the_progress_of_steps_is_logged(
@@ -280,7 +280,8 @@ def test_what_is_no_whole_event_is_none(event: str) -> None:
 
 def test_numbers_that_are_not_finite_are_none() -> None:
     event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
-    assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
+    assert event
+    assert event.model_dump() == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
 
 
 # Each rank vouches for itself.

@@ -30,6 +30,8 @@ from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
+    StepEvent,
+    TrainingResult,
     measured,
     problem,
     read_event,
@@ -157,7 +159,7 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
         "training",
         workload.arguments(),
         on_line=lambda line: _log_step(line, workload.steps),
-        is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
+        is_done=lambda line: isinstance(read_event(line), TrainingResult),
         conclude=lambda result: conclude(run, testbed, settings, result),
     )
 
@@ -213,13 +215,12 @@ def repeat_training(
 def _log_step(line: str, steps: int) -> None:
     """Log some of the steps that the first rank prints."""
     event = read_event(line) if rank_of(line) == 0 else None
-    if not event or event["event"] != "step" or event["step"] % max(1, steps // _LOGGED_STEPS):
+    if not isinstance(event, StepEvent) or event.step % max(1, steps // _LOGGED_STEPS):
         return
-    loss = event["loss"]
     shown = "loss is not finite"
-    if loss is not None:
-        shown = f"loss {quantity(loss, 'nats')}  {quantity(event['step_time_ms'], 'ms')}"
-    log.info("step %3d  %s", event["step"], shown)
+    if event.loss is not None:
+        shown = f"loss {quantity(event.loss, 'nats')}  {quantity(event.step_time_ms, 'ms')}"
+    log.info("step %3d  %s", event.step, shown)
 
 
 TRAINING = CheckType(

@@ -9,22 +9,41 @@ checkpoint that the next attempt goes on from; `resume`, the time to read it; `s
 which checkpoints held the training up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+
+from pydantic import Field, FiniteFloat
+
+from seatrial.checks.training.result import Finite
+from seatrial.remote.answers import NodeAnswer
+
+
+class Event(NodeAnswer):
+    """An event of rank 0 before the last one; `time` is seconds since 1970 by the clock of its
+    node.
+    """
+
+    event: Literal["start", "step", "checkpoint"]
+    step: int = Field(ge=0)
+    time: FiniteFloat
+    loss: Finite = None
+    step_time_ms: Finite = None
+    restore_s: Finite = None
+    blocked_s: FiniteFloat = 0.0
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The events `start`, `step` and `checkpoint` of one attempt, in order, and when it ended, by
+    """The events of one attempt, in order, and when it ended, by
     rank 0's clock.
     """
 
-    events: Sequence[Mapping[str, Any]]
+    events: Sequence[Event]
     ended: float
 
     @property
-    def start(self) -> Mapping[str, Any]:
+    def start(self) -> Event:
         """The event before the first step."""
         return self.events[0]
 
@@ -54,17 +73,17 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
     for attempt, following in zip(attempts, [*attempts[1:], None], strict=True):
         secured = attempt.ended
         if following is not None:
-            secured = _checkpoint_time(attempt, following.start["step"])
+            secured = _checkpoint_time(attempt, following.start.step)
             lost += attempt.ended - secured
-            restore = following.start.get("restore_s") or 0.0
+            restore = following.start.restore_s or 0.0
             resume += restore
-            reschedule += following.start["time"] - restore - attempt.ended
+            reschedule += following.start.time - restore - attempt.ended
         save += sum(
-            float(event["blocked_s"])
+            event.blocked_s
             for event in attempt.events
-            if event["event"] == "checkpoint" and event["time"] <= secured
+            if event.event == "checkpoint" and event.time <= secured
         )
-    wall = attempts[-1].ended - attempts[0].start["time"]
+    wall = attempts[-1].ended - attempts[0].start.time
     if wall > reschedule:
         return Goodput(
             wall_s=wall, lost_s=lost, resume_s=resume, reschedule_s=reschedule, save_s=save
@@ -77,8 +96,6 @@ def _checkpoint_time(attempt: Attempt, step: int) -> float:
     one.
     """
     times = [
-        event["time"]
-        for event in attempt.events
-        if event["event"] == "checkpoint" and event["step"] == step
+        event.time for event in attempt.events if event.event == "checkpoint" and event.step == step
     ]
-    return float(times[-1] if times else attempt.start["time"])
+    return times[-1] if times else attempt.start.time

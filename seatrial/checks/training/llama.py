@@ -9,17 +9,17 @@ compute_time and alone_time, which end before a rank waits for others, show a sl
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import dropwhile
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
 from seatrial.checks.failures import Failure
 from seatrial.checks.lost_ranks import node_of
-from seatrial.checks.training.goodput import Attempt, goodput
+from seatrial.checks.training.goodput import Attempt, Event, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
@@ -154,33 +154,19 @@ class Llama(Learning):
         return any(self.parallel.get(name, 1) > 1 for name in ("tp", "cp", "ep"))
 
 
-class _Event(NodeAnswer):
-    """An event of rank 0 before the last one; `time` is seconds since 1970 by the clock of its
-    node.
-    """
-
-    event: Literal["start", "step", "checkpoint"]
-    step: int = Field(ge=0)
-    time: FiniteFloat
-    loss: Finite = None
-    step_time_ms: Finite = None
-    restore_s: Finite = None
-    blocked_s: FiniteFloat = 0.0
-
-
 def read_last(lines: Sequence[str]) -> Llama | None:
     """Return the last event in rank 0's output; None without a whole one."""
     whole = (event_in(line, Llama, "llama") for line in reversed(lines))
     return next(filter(None, whole), None)
 
 
-def read_events(lines: Iterable[str]) -> list[Mapping[str, Any]]:
+def read_events(lines: Iterable[str]) -> list[Event]:
     """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on.
 
     Empty without a start; lines that are no whole event are passed over.
     """
-    events = [event.model_dump() for line in lines if (event := event_in(line, _Event))]
-    return list(dropwhile(lambda event: event["event"] != "start", events))
+    events = (event for line in lines if (event := event_in(line, Event)))
+    return list(dropwhile(lambda event: event.event != "start", events))
 
 
 @dataclass
@@ -202,9 +188,9 @@ class _Course:
         events = read_events(lines)
         if events and self.began is not None:
             # By the node's clock, as the events: the two clocks may differ
-            ended = events[0]["time"] + time.time() - self.began
+            ended = events[0].time + time.time() - self.began
             if read_last(lines) is not None:
-                ended = events[-1]["time"]
+                ended = events[-1].time
             self.attempts.append(Attempt(events, ended))
         self.began = None
 
@@ -274,7 +260,7 @@ def _ended(
     lines = list(from_rank_0(result.lines))
     course.end(lines)
     was_cut = killed and read_last(lines) is None
-    if was_cut and any(event["event"] == "step" for event in read_events(lines)):
+    if was_cut and any(event.event == "step" for event in read_events(lines)):
         return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 

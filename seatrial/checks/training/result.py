@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, FiniteFloat
 
@@ -35,7 +35,9 @@ from seatrial.text.words import fraction, number, quantity
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 
-class _StepEvent(NodeAnswer):
+class StepEvent(NodeAnswer):
+    """One step of the training probe, as rank 0 prints it."""
+
     event: Literal["step"]
     step: int = Field(ge=0)
     loss: Finite
@@ -82,16 +84,15 @@ class TrainingResult(Learning):
     inference_samples_s: Finite = None
     step_time_ms: list[FiniteFloat]
     ranks: list[Rank] = Field(max_length=MOST_RANKS)
-    losses: tuple[float | None, ...] = Field((), exclude=True)
+    losses: tuple[float | None, ...] = ()
 
 
-def read_event(line: str) -> dict[str, Any] | None:
+def read_event(line: str) -> TrainingResult | StepEvent | None:
     """Return the event in a line of output, whatever stands before it.
 
     None for other lines, and for what is no whole event. Numbers that are not finite are None.
     """
-    event = event_in(line, TrainingResult, "summary") or event_in(line, _StepEvent, "step")
-    return event.model_dump() if event else None
+    return event_in(line, TrainingResult, "summary") or event_in(line, StepEvent, "step")
 
 
 def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
@@ -99,16 +100,15 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
     summary.
     """
     events = [event for line in lines if (event := read_event(line))]
-    summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
+    summary = next((event for event in reversed(events) if isinstance(event, TrainingResult)), None)
     if summary is None:
         return None
-    losses = tuple(event.get("loss") for event in events if event["event"] == "step")
-    result = TrainingResult.model_validate({**summary, "losses": losses})
+    losses = tuple(event.loss for event in events if isinstance(event, StepEvent))
     ranks = [
         rank.model_copy(update={"host": node_of(rank.rank, rank.host, testbed)})
-        for rank in result.ranks
+        for rank in summary.ranks
     ]
-    return result.model_copy(update={"ranks": ranks})
+    return summary.model_copy(update={"losses": losses, "ranks": ranks})
 
 
 def problem(result: TrainingResult, min_loss_drop: float) -> Failure | None:

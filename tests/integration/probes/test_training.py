@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.training.result import read_event
+from seatrial.checks.training.result import TrainingResult, read_event
 from tests.integration.probes.launched import Ended, launch_many
 
 
@@ -23,8 +23,8 @@ def done() -> Ended:
 
 @pytest.fixture(scope="module")
 def summaries(done: Ended) -> list[dict[str, Any]]:
-    events = [event for line in done.lines if (event := read_event(line))]
-    return [event for event in events if event["event"] == "summary"]
+    events = map(read_event, done.lines)
+    return [event.model_dump() for event in events if isinstance(event, TrainingResult)]
 
 
 def test_training_learns_and_ranks_agree(done: Ended, summaries: list[dict[str, Any]]) -> None:

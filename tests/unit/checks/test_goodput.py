@@ -1,14 +1,12 @@
 """The goodput of an interrupted training, from its events."""
 
-from typing import Any
-
 import pytest
 
-from seatrial.checks.training.goodput import Attempt, goodput
+from seatrial.checks.training.goodput import Attempt, Event, goodput
 
 
-def event(name: str, step: int, time: float, **more: float) -> dict[str, Any]:
-    return {"event": name, "step": step, "time": time, **more}
+def event(name: str, step: int, time: float, **more: float) -> Event:
+    return Event.model_validate({"event": name, "step": step, "time": time, **more})
 
 
 def test_lost_time_is_counted_by_its_cause() -> None:
