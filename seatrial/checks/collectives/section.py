@@ -143,6 +143,16 @@ class PlannedSweep:
     arm: str = ""
 
     @property
+    def gpus_each(self) -> int:
+        """GPUs of each process of nccl-tests; 1 on nodes without GPUs."""
+        return self.sizes.gpus_per_process if isinstance(self.sizes, GpuSweepSizes) else 1
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Further arguments of nccl-tests; none on nodes without GPUs."""
+        return self.sizes.args if isinstance(self.sizes, GpuSweepSizes) else ()
+
+    @property
     def label(self) -> str:
         """Name of its log: all_reduce, all_reduce-network."""
         if self.arm:
@@ -190,10 +200,10 @@ class Collectives(Strict):
         """The operation of the first sweep."""
         return self.operations[0] if self.operations else ARM_OPERATION
 
-    def latency_sizes(self, *, gpus: bool) -> SweepSizes:
-        """Return the sizes of the arm `latency`, with the suite's own arguments of nccl-tests."""
-        sizes = LATENCY_SIZES[gpus]
-        return self.gpu.model_copy(update=dict(sizes)) if gpus else sizes
+    @property
+    def gpu_latency(self) -> GpuSweepSizes:
+        """The sizes of the arm `latency` on GPUs, with the suite's own arguments of nccl-tests."""
+        return self.gpu.model_copy(update=dict(LATENCY_SIZES[True]))
 
     def with_a_gpu_per_process(self) -> Self:
         """Return the section for a launcher that starts one rank for each GPU."""
@@ -206,10 +216,11 @@ class Collectives(Strict):
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         possible[NO_MNNVL] = possible[NETWORK]
         usual = self.gpu if gpus else self.cpu
+        small = self.gpu_latency if gpus else LATENCY_SIZES[False]
         sweeps = [PlannedSweep(operation, usual) for operation in self.operations]
         for arm in self.arms:
             if possible[arm]:
-                sizes = self.latency_sizes(gpus=gpus) if arm == LATENCY else usual
+                sizes = small if arm == LATENCY else usual
                 sweeps.append(PlannedSweep(ARM_OPERATION, sizes, arm))
         return sweeps
 
@@ -220,9 +231,7 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
     for sweep in section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus):
         sizes = sweep.sizes
         arm = f" ({sweep.arm})" if sweep.arm else ""
-        more = (
-            f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
-        )
+        more = f", {' '.join(sweep.args)}" if sweep.args else ""
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
         summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"

@@ -13,7 +13,7 @@ from functools import partial
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.output import OutputReader, take_json, with_json
 from seatrial.checks.collectives.problems import Setting, network_of
-from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
+from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep
 from seatrial.checks.failures import classify_failure, gave_up
 from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
@@ -93,7 +93,7 @@ def sweep_once(
     """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     name = setting.name
-    gpus_each = gpus_per_process(testbed, planned.sizes)
+    gpus_each = planned.gpus_each
     uneven = _uneven(testbed, gpus_each)
     if uneven:
         return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
@@ -156,19 +156,17 @@ def _setting(
 
     `testbed` has a slot for each GPU, as ranks are counted.
     """
-    sizes = planned.sizes
     called_with: Conditions = {}  # what was measured otherwise is another series
-    gpus_each = gpus_per_process(testbed, sizes)
-    if gpus_each > 1:
-        called_with["gpus_per_process"] = gpus_each
-    if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) and sizes.args:
-        called_with["args"] = " ".join(sizes.args)
+    if planned.gpus_each > 1:
+        called_with["gpus_per_process"] = planned.gpus_each
+    if planned.args:
+        called_with["args"] = " ".join(planned.args)
     return Setting(
         operation=planned.operation,
         dtype=settings.dtype,
         ranks=testbed.world_size,
         cluster=run.cluster.name,
-        sizes=tuple(sizes.sizes()),
+        sizes=tuple(planned.sizes.sizes()),
         fabric=_fabric(run, testbed),
         nodes=len(testbed.nodes),
         is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,
@@ -176,13 +174,6 @@ def _setting(
         node=testbed.head.name if planned.arm == INTRA else "",
         called_with=called_with,
     )
-
-
-def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
-    """Return how many GPUs each process of nccl-tests has; 1 on nodes without GPUs."""
-    if testbed.has_gpus and isinstance(sizes, GpuSweepSizes):
-        return sizes.gpus_per_process
-    return 1
 
 
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
@@ -203,8 +194,9 @@ def _argv(
     json_file: str | None,
 ) -> list[str]:
     """Return the command line of a rank: nccl-tests on GPUs, else the gloo probe."""
-    if testbed.has_gpus:
-        return nccl_argv(settings, planned.operation, json_file, planned.sizes, testbed.nccl_tests)
+    sizes = planned.sizes
+    if isinstance(sizes, GpuSweepSizes):
+        return nccl_argv(settings, planned.operation, json_file, sizes, testbed.nccl_tests)
     return gloo_argv(run, testbed, settings, planned, label)
 
 
@@ -255,7 +247,7 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
     for planned in planned_sweeps(testbed, settings):
         verbose = _fabric(run, testbed) is not None and planned.label == settings.first_operation
         env = _environment(testbed, planned.arm, verbose=verbose)
-        bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
+        bed = of_processes(testbed, planned.gpus_each)
         argv = _argv(run, bed, settings, planned, planned.label, None)
         if planned.arm == INTRA:
             commands += _by_node(secrets, bed, argv, env)
@@ -298,32 +290,25 @@ def nccl_argv(
     settings: Collectives,
     operation: str,
     json_file: str | None,
-    sizes: SweepSizes | None = None,
+    sizes: GpuSweepSizes,
     folder: str | None = None,
 ) -> list[str]:
     """Return the command line of nccl-tests in the folder, or on PATH.
 
-    Over the suite's sizes unless others are given. `json_file` is the path on the head for the
-    results; None if these nccl-tests can write none.
+    `json_file` is the path on the head for the results; None if these nccl-tests can write none.
     """
-    sizes = sizes or settings.gpu
-    gpus_each = 1
-    args: Sequence[str] = ()
-    if isinstance(sizes, GpuSweepSizes):
-        gpus_each = sizes.gpus_per_process
-        args = sizes.args
     flags = {
         "-b": sizes.min_bytes,
         "-e": sizes.max_bytes,
         "-f": sizes.step_factor,
-        "-g": gpus_each,
+        "-g": sizes.gpus_per_process,
         "-w": sizes.warmup_iterations,
         "-n": sizes.iterations,
     }
     argv = [program_of(operation, folder)]
     for flag, value in flags.items():
         argv += (flag, str(value))
-    argv += ("-d", _NCCL_TYPES[settings.dtype], *args)
+    argv += ("-d", _NCCL_TYPES[settings.dtype], *sizes.args)
     if json_file:
         argv += ("-J", json_file)
     return argv
@@ -335,12 +320,10 @@ def program_of(operation: str, folder: str | None) -> str:
 
 
 def gloo_argv(
-    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = ""
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str
 ) -> list[str]:
-    """Return the command line of the gloo probe, whose ranks meet under that label, or the sweep's
-    own.
-    """
-    meeting = rendezvous_argv(run, testbed, label or planned.label, settings.timeout_s)
+    """Return the command line of the gloo probe, whose ranks meet under that label."""
+    meeting = rendezvous_argv(run, testbed, label, settings.timeout_s)
     probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", planned.operation]
     return [*probe, "--dtype", settings.dtype, *planned.sizes.probe_options(), *meeting]
 

@@ -92,12 +92,13 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     section = load_suite("quick").section(Collectives)
     assert section is not None
-    nccl = sweep.nccl_argv(section, "all_gather", "/w/x.json")
+    nccl = sweep.nccl_argv(section, "all_gather", "/w/x.json", section.gpu)
     assert (
         " ".join(nccl)
         == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
     )
-    gloo = sweep.gloo_argv(run, make_testbed(), section, PlannedSweep("all_gather", section.cpu))
+    planned = PlannedSweep("all_gather", section.cpu)
+    gloo = sweep.gloo_argv(run, make_testbed(), section, planned, planned.label)
     assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
     assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
