@@ -79,16 +79,11 @@ def with_named_fabric(claim: Claim, sweep: Sweep) -> Claim:
     return replace(claim, fabric=fabric_named(claim.hardware, sweep.transport))
 
 
-def hosts_of(sweep: Sweep) -> set[str]:
-    """Return the host names of the header."""
-    return {device.host for device in sweep.devices}
-
-
 def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
     """Return whether the tests are of parts of a cluster, such as pairs: different sets of hosts
     that overlap.
     """
-    parts = {frozenset(device.host for device in sweep.devices if device.host) for sweep in sweeps}
+    parts = {sweep.hosts - {""} for sweep in sweeps}
     several = [part for part in parts if len(part) > 1]
     everywhere = frozenset().union(*several)
     return sum(part != everywhere for part in several) >= _LEAST_PARTS

@@ -21,7 +21,7 @@ from seatrial.checks.collectives.logs import (
 )
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.logs.against import checked
-from seatrial.logs.cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
+from seatrial.logs.cluster import Claim, LogsConfig, claim_of, with_named_fabric
 from seatrial.logs.numbers import judged_alone
 from seatrial.logs.outcome import begins_late, outcome_of
 from seatrial.model.reason import Reason, extended, join
@@ -206,11 +206,11 @@ def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
 
 def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
     """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
-    if not any(len(hosts_of(other.sweep)) >= nodes for other in arms):
+    if not any(len(other.sweep.hosts) >= nodes for other in arms):
         return claim
     settings = settings_of(arm.sweep)
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
-    if not is_inside or len(hosts_of(arm.sweep)) != 1:
+    if not is_inside or len(arm.sweep.hosts) != 1:
         return claim
     return replace(claim, nodes=1, fabric=None)
 

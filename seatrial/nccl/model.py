@@ -139,6 +139,11 @@ class Sweep:
         return sum(wrong) if wrong else None
 
     @property
+    def hosts(self) -> frozenset[str]:
+        """The host names of the header."""
+        return frozenset(device.host for device in self.devices)
+
+    @property
     def groups(self) -> int:
         """The groups of ranks that ran the collective at once and apart (NCCL_TESTS_SPLIT); 1
         without it.

@@ -151,7 +151,7 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
     if sweep.groups < 2:
         return None
     listed = len(sweep.devices)
-    hosts = {device.host for device in sweep.devices}
+    hosts = sweep.hosts
     if ranks and listed != ranks:
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{listed} of {ranks}", cause="")
     if len(hosts) < nodes:
@@ -166,12 +166,11 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
 
 def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> Reason | None:
     """Return the reason if the header names all ranks on more hosts than `nodes`; else None."""
-    hosts = {device.host for device in sweep.devices}
     if len(sweep.devices) != ranks or sweep.groups > 1:
         return None
-    if len(hosts) <= nodes:
+    if len(sweep.hosts) <= nodes:
         return None
-    return Reason.of("log-of-more-hosts", ranks=ranks, hosts=len(hosts), nodes=nodes)
+    return Reason.of("log-of-more-hosts", ranks=ranks, hosts=len(sweep.hosts), nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,14 +275,13 @@ def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """
     if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
         return None
-    hosts = {device.host for device in sweep.devices}
     places = {(device.host, device.device) for device in sweep.devices}
-    if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
+    if len(sweep.hosts) >= setting.nodes or len(places) < len(sweep.devices):
         return None
     return Verdict.FAIL, Reason.of(
         "ranks-on-fewer-nodes",
         ranks=sweep.ranks,
-        hosts=len(hosts),
+        hosts=len(sweep.hosts),
         nodes=setting.nodes,
-        min=min(hosts),
+        min=min(sweep.hosts),
     )
