@@ -4,7 +4,7 @@ from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.model import Device, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.sweeps import SweepReader
-from seatrial.nccl.transport import Transport, TransportReader, transport
+from seatrial.nccl.transport import Transport, TransportReader
 
 __all__ = [
     "Device",
@@ -20,5 +20,4 @@ __all__ = [
     "parse_lines",
     "parse_text",
     "render",
-    "transport",
 ]

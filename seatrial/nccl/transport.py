@@ -5,7 +5,7 @@ The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsyst
 set, in the subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -356,11 +356,3 @@ def _named(kind: str, word: str) -> str:
 
 def _is_tcp(provider: str) -> bool:
     return provider.partition(";")[0] in _TCP_PROVIDERS
-
-
-def transport(lines: Iterable[str]) -> Transport | None:
-    """Return which networks NCCL used, by its own log; None where the log does not say."""
-    reader = TransportReader()
-    for raw in lines:
-        reader.feed(raw)
-    return reader.transport()

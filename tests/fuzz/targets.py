@@ -27,7 +27,7 @@ from seatrial.checks.training.result import read_event
 from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
 from seatrial.model.result import Check
-from seatrial.nccl import SweepReader, parse_file, render, transport
+from seatrial.nccl import SweepReader, parse_file, render
 from seatrial.readers.flight_recorder import NoDump, late_ranks, read_dump
 from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (
@@ -52,6 +52,7 @@ from tests.fuzz.commands import COMMANDS, DUMP, LOGS
 from tests.fuzz.mutations import dumped, of_bytes, of_document
 from tests.fuzz.schedulers import SCHEDULERS
 from tests.fuzz.target import Target, line_of, text_of
+from tests.network_log import transport
 from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.readers.healthy import OUTPUTS
 

@@ -18,9 +18,9 @@ from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import transport
 from seatrial.nccl.transport import Nic
 from tests.command_line import command
+from tests.network_log import transport
 from tests.unit.judge_traps.sweeplogs import (
     HEALTHY,
     IB,

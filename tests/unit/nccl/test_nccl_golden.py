@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from seatrial.causes import classify
-from seatrial.nccl import Sweep, parse_file, transport
+from seatrial.nccl import Sweep, parse_file
+from tests.network_log import transport
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 PAGE = Path(__file__).parents[3] / "docs" / "gpu-results"
