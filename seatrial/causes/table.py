@@ -117,11 +117,10 @@ class Finding:
     @property
     def place(self) -> str:
         """The cause, with the host and the rank where the log names them."""
-        is_named = bool(self.host) and re.search(
-            rf"(?<![\w.-]){re.escape(self.host or '')}(?![\w.-])", self.cause
-        )
-        where = f" on {self.host}" if self.host and not is_named else ""
-        return f"{self.cause}{where}{f' (rank {self.rank})' if self.rank is not None else ''}"
+        place = self.cause
+        if self.host and not re.search(rf"(?<![\w.-]){re.escape(self.host)}(?![\w.-])", place):
+            place += f" on {self.host}"
+        return place if self.rank is None else f"{place} (rank {self.rank})"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.evidence}"

@@ -30,7 +30,7 @@ _LAUNCHER = lazy(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
 # A prompt, variables, and the program itself
 _ALONE = lazy(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")
 _NAMES = {
-    "size": "size", "size_bytes": "size", "bytes": "size", "n": "count", "message_size": "size",
+    "size": "size", "#size": "size", "size_bytes": "size", "bytes": "size", "n": "count", "message_size": "size",
     "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
     "time": "time", "cputime": "time", "cpu_time": "time", "time_us": "time", "time(us)": "time", "latency_us": "time",
     "algbw": "algbw", "algbw_gbs": "algbw", "algbw_gb_s": "algbw", "algbw(gb/s)": "algbw", "alg_bw": "algbw",
@@ -164,9 +164,7 @@ def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
         word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())
     ]
     words = [word for word in words if word not in _IGNORED]
-    columns = _columns(
-        [word.lstrip("#") if word == "#size" else word for word in words], in_place_only
-    )
+    columns = _columns(words, in_place_only)
     if (
         columns is None
         or columns[0] != "size"

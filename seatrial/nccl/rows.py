@@ -203,11 +203,7 @@ def _fitting(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
         columns = layout.columns
     if "redop" in columns:
         place = columns.index("redop")
-        is_blank = place < len(tokens) and _numeric(tokens[place])
-        is_one_less = len(tokens) == len(columns) - 1
-        if is_blank and not is_one_less:
-            return None
-        if is_blank:
+        if place < len(tokens) and _numeric(tokens[place]):
             columns = columns[:place] + columns[place + 1 :]
     if len(tokens) != len(columns):
         return None

@@ -374,25 +374,23 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     """
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
-    bad = {}
     reasons = []
     broken = []
     for node, outcome in outcomes.items():
         if outcome.verdict is Verdict.PASS:
             continue
-        bad[node] = outcome
         reasons.append(placed(node, outcome.reason))
         is_its_own = outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT)
         if is_its_own and not outcome.fabric_gone:
             broken.append(Suspect("node", node, 1.0, outcome.reason))
-    if len(bad) == len(outcomes):
+    if len(reasons) == len(outcomes):
         broken = []
     return SweepOutcome(
         operation=name,
         verdict=verdict,
         reason=join(reasons) or placed(name, _span(measurements, len(outcomes))),
         measurements=measurements,
-        fabric_gone=any(outcome.fabric_gone for outcome in bad.values()),
+        fabric_gone=any(outcome.fabric_gone for outcome in outcomes.values()),
         suspects=tuple(broken),
     )
 

@@ -6,9 +6,7 @@ import statistics
 from collections import defaultdict
 
 from seatrial.causes import cause_in
-from seatrial.checks.connectivity.stages import (
-    Contacts,
-)
+from seatrial.checks.connectivity.stages import Contacts
 from seatrial.checks.contract import sure
 from seatrial.checks.failures import log_reason
 from seatrial.model.measurement import Measurement, Subject
@@ -86,8 +84,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
         {
             name: _gpus_found(contact, expected[name])
             for name, contact in contacts.items()
-            if expected[name]
-            and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
+            if (contact.facts["gpus"] or 0) < expected[name]
         }
     )
 

@@ -154,10 +154,7 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
-    value = row.get("gb_s")
-    text = ""
-    if value is not None:
-        text = str(value).strip()
+    text = str(row.get("gb_s")).strip()
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -177,12 +174,8 @@ def _size(name: str, row: TableRow) -> int:
     text = str(row.get("size") or "").strip()
     if not text:
         return 1
-    size: int | str = text
-    is_number = text.isdigit() and len(text) < 20
-    if is_number:
-        size = int(text)
     try:
-        return parse_size(size)
+        return parse_size(text)
     except ValueError as error:
         raise InputError(f"{printable(name)}: size: {error}") from error
 
