@@ -21,6 +21,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe
+from seatrial.remote.ssh import answered
 from seatrial.text.words import number, some_of
 
 PROBE = "devices"
@@ -273,16 +274,11 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
         elif answer.wrong:
             evidence = Reason.of("disk-wrong", problem=answer.wrong)
             yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
-    busy = [
-        name
-        for name, answer in answers.items()
-        if isinstance(answer, DiskAnswer) and not answer.tool
-    ]
+    busy = [name for name, answer in answered(answers).items() if not answer.tool]
     if busy:
         yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
 
 
 def disk_measurements(answers: DiskAnswers) -> Iterator[Measurement]:
-    for name, answer in answers.items():
-        if isinstance(answer, DiskAnswer):
-            yield from answer.measurements(name)
+    for name, answer in answered(answers).items():
+        yield from answer.measurements(name)

@@ -28,7 +28,6 @@ from seatrial.checks.devices.answers import (
     DeviceMeasurement,
     DeviceMeasurements,
     DevicesAnswer,
-    DiskAnswer,
     DiskAnswers,
     disagreements,
     disk_measurements,
@@ -64,8 +63,8 @@ def devices(context: CheckContext) -> StepResult:
     for name, measured in by_node.items():
         log.info("%s: %s", name, summary(measured))
     disks = _disks(context.testbed, section)
-    for name, disk in disks.items():
-        if isinstance(disk, DiskAnswer) and disk.tool:
+    for name, disk in answered(disks).items():
+        if disk.tool:
             written = number(disk.write_mb_s)
             read = number(disk.read_mb_s)
             log.info("%s: disk %s MB/s written, %s MB/s read", name, written, read)

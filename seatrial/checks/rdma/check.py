@@ -32,6 +32,7 @@ from seatrial.checks.contract import (
     TimeLeft,
     concluded,
     log_repeat,
+    unanswered,
 )
 from seatrial.checks.metrics import RDMA_METRICS, Doubt
 from seatrial.checks.rdma.section import (
@@ -172,7 +173,7 @@ class _Trial:
                 return probe.ask(request, AllEnded, section.timeout_s + _SPARE_S).ended
 
         answers = on_each(self.testbed.nodes, ask, fan_out(self.testbed))
-        ended = {name: answer for name, answer in answers.items() if isinstance(answer, list)}
+        ended = answered(answers)
         for place, program in enumerate(section.programs):
             lacking = [
                 name
@@ -239,9 +240,7 @@ class _Trial:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
             probes = answered(started)
-            for name, answer in started.items():
-                if isinstance(answer, RemoteError):
-                    outcome.problems.append(_of_node(name, answer.reason))
+            outcome.problems += [_of_node(*silent) for silent in unanswered(started).items()]
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):
                 tested = partial(self._tested, test, probes)

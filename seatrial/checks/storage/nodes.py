@@ -15,7 +15,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text
 from seatrial.remote.line_probe import LineProbe, read_either
 from seatrial.remote.node_setup import standard_library_program
-from seatrial.remote.ssh import connected, fan_out, on_each
+from seatrial.remote.ssh import answered, connected, fan_out, on_each
 
 log = logging.getLogger("seatrial.storage")
 
@@ -152,32 +152,28 @@ class StorageNodes:
 
         `more_s` is how much longer than usual the answers may take.
         """
-        sent: dict[str, int | RemoteError] = {}
-        asked = [name for name in names if name in self._probes]
-        for name in asked:  # all before the first answer: that is the barrier
-            try:
-                sent[name] = self._probes[name].send(request(name))
-            except RemoteError as error:
-                sent[name] = error
+        requested = set(names)
+        asked = [node for node in self.nodes if node.name in requested]
+
+        def send(node: Node) -> int:
+            return self._probes[node.name].send(request(node.name))
+
+        # All before the first answer: that is the barrier
+        sent = on_each(asked, send, at_once=1)
+        numbers = answered(sent)
 
         def collect(node: Node) -> Answer:
-            number = sent[node.name]
-            if isinstance(number, RemoteError):
-                raise number
+            number = numbers[node.name]
             return self._probes[node.name].answer(number, model, self._timeout_s + more_s)
 
-        answers = on_each(
-            [node for node in self.nodes if node.name in sent], collect, fan_out(self._testbed)
-        )
-        done: dict[str, Answer] = {}
-        for name, answer in answers.items():
+        reached = [node for node in asked if node.name in numbers]
+        answers = on_each(reached, collect, fan_out(self._testbed))
+        for name, answer in {**sent, **answers}.items():
             if isinstance(answer, RemoteError):
                 log.warning("%s: %s", name, answer)
                 self.failed[name] = answer
                 del self._probes[name]
-            else:
-                done[name] = answer
-        return done
+        return answered(answers)
 
 
 def ring(names: Sequence[str]) -> dict[str, str]:
