@@ -79,9 +79,7 @@ def conclude(
     `sweep` is None where nothing was printed, `transport` where that log was not kept. With other
     ranks than requested, the numbers are of another cluster and are dropped.
     """
-    printed = []
-    if sweep:
-        printed = [row for row in sweep.rows if row.size]
+    printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
     of_others = _strange(setting, sweep) and not has_unknown_ranks(setting, sweep)
     is_dropped = missing_reports(result) or of_others or interleaved(printed)

@@ -143,18 +143,12 @@ class Rounds:
                 flooding[suspect.name] = suspect
             for suspect in outcome.lost:
                 lost[suspect.name] = suspect
-        broken = flooding | lost
-        self._blame(broken.values())
-        before = set(self.testbed.names)
-        self.testbed = present.testbed.without(flooding)
-        after = set(self.testbed.names)
-        return before - after
-
-    def _blame(self, suspects: Iterable[Suspect]) -> None:
-        """Keep the suspects, and name each in the reason."""
-        for suspect in suspects:
+        for suspect in (flooding | lost).values():
             self._suspects.append(suspect)
             self._problems.append(placed(suspect.name, suspect.evidence))
+        before = set(self.testbed.names)
+        self.testbed = present.testbed.without(flooding)
+        return before.difference(self.testbed.names)
 
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
