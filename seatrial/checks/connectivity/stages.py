@@ -12,7 +12,7 @@ from pydantic import Field
 from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
-from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
+from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore, once_more
 from seatrial.checks.contract import (
     CheckContext,
     Problem,
@@ -394,7 +394,8 @@ def repeat_streams(
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
     plan = plan_of(run, testbed)
     nth = max(d.taken for d in doubts)
-    planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
+    batches = once_more(plan, doubtful, nth)
+    planned = [pair for batch in batches for pair in batch]
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
     nodes = [node for node in testbed.nodes if node.name in needed]
@@ -411,7 +412,7 @@ def repeat_streams(
     findings = context.recall(Findings)
     try:
         first = findings.streams if findings else {}
-        streams = explore_again(plan, doubtful, nth, measure, first)
+        streams = explore(plan, measure, batches, first)
     except NodesError as floods:
         repeated.suspects += sure(floods.evidence)
         repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))

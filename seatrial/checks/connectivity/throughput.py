@@ -112,35 +112,20 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     return [pair for pair in pairs if all(pair)]
 
 
-def explore(plan: Plan, measure: Measure) -> Streams:
-    """Measure the planned streams, then streams between nodes that look slow and healthy ones.
-
-    `measure` takes disjoint pairs, which may run at once, and returns the streams of both
-    directions of each.
-    """
-    return _with_second_tries(plan, plan.rounds(), measure, {})
-
-
-def explore_again(
+def explore(
     plan: Plan,
-    doubtful: Sequence[str],
-    nth: int,
     measure: Measure,
+    batches: Sequence[Pairs] | None = None,
     first: Mapping[Pair, float] = {},
 ) -> Streams:
-    """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare.
+    """Measure the planned streams, or `batches` of them once more; then up to SECOND_TRIES more
+    streams of each node and link that looks slow, with healthy nodes.
 
-    The `first` streams of all nodes show which links look slow, and are tried again.
+    `measure` takes disjoint pairs, which may run at once, and returns the streams of both
+    directions of each. The `first` streams of all nodes show which links look slow beside them.
     """
-    return _with_second_tries(plan, once_more(plan, doubtful, nth), measure, first)
-
-
-def _with_second_tries(
-    plan: Plan, batches: Sequence[Pairs], measure: Measure, first: Streams
-) -> Streams:
-    """Measure `batches`, then up to SECOND_TRIES more streams of each node and link that looks slow
-    beside `first`.
-    """
+    if batches is None:
+        batches = plan.rounds()
     streams: dict[Pair, float] = {}
     best = dict(first)
     tries: Counter[frozenset[str]] = Counter()

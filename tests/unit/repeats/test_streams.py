@@ -22,7 +22,7 @@ from seatrial.checks.connectivity.rates import (
     slow_nodes,
 )
 from seatrial.checks.connectivity.reachability import Pair
-from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
+from seatrial.checks.connectivity.throughput import Plan, explore, once_more
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
@@ -90,7 +90,8 @@ def test_a_repeat_measures_what_the_first_time_did(
         return {way: rack_rate(*way) for a, b in pairs for way in ((a, b), (b, a))}
 
     plan = Plan(names, day=day)
-    first, again = explore(plan, measure), explore_again(plan, doubtful, 1, measure)
+    first = explore(plan, measure)
+    again = explore(plan, measure, once_more(plan, doubtful, 1))
     assert {name: egress(again)[name] for name in doubtful} == {
         name: egress(first)[name] for name in doubtful
     }
@@ -225,7 +226,8 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
 
     findings.streams = dict(explore(plan, carries(20.0)))
     assert {("node-1", "node-3"), ("node-1", "node-4")} <= findings.streams.keys()
-    findings.try_again(explore_again(plan, ["node-1"], 1, carries(again), findings.streams))
+    batches = once_more(plan, ["node-1"], 1)
+    findings.try_again(explore(plan, carries(again), batches, findings.streams))
     assert kinds_and_names(findings.check()) == blamed
     assert not findings.slowed
 
@@ -252,6 +254,7 @@ def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy
     findings = Findings(make_testbed(count), node_count=count)
     findings.streams = dict(explore(plan, carries(recovers | slow)))
     doubtful = sorted({*slow_nodes(findings.streams), *rng.sample(names, rng.choice([0, 1, 3]))})
-    findings.try_again(explore_again(plan, doubtful, 1, carries(slows | slow), findings.streams))
+    batches = once_more(plan, doubtful, 1)
+    findings.try_again(explore(plan, carries(slows | slow), batches, findings.streams))
     assert set(suspect_names(findings.check())) <= slow
     assert findings.slowed >= slows.intersection(doubtful)
