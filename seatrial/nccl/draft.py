@@ -339,11 +339,13 @@ def never_started(finding: Finding) -> bool:
 
 def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
-    nothing = Sweep.nothing(*_texts(findings))
     causes = tuple(findings)
-    is_known = any(finding.fatal for finding in findings)
-    notes = () if is_known else causes
-    return replace(nothing, findings=causes, notes=notes, nccl_version=version)
+    return replace(
+        Sweep.nothing(*_texts(causes)),
+        findings=causes,
+        notes=() if any(finding.fatal for finding in causes) else causes,
+        nccl_version=version,
+    )
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:

@@ -160,9 +160,7 @@ def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
     if match := re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text):
         text = match[1]
     separator = "," if text.count(",") >= 3 else None
-    words = [
-        word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())
-    ]
+    words = [word.strip().strip('"').lower() for word in text.split(separator)]
     words = [word for word in words if word not in _IGNORED]
     columns = _columns(words, in_place_only)
     if (

@@ -180,9 +180,7 @@ def _agrees(size: int, side: Timing) -> bool:
 
 def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     """Read a row without a data type: it must have every column, and its numbers must agree."""
-    tokens = cells(text).strip().split(layout.separator)
-    if layout.separator:
-        tokens = [token.strip() for token in tokens]
+    tokens = [token.strip() for token in cells(text).strip().split(layout.separator)]
     if len(tokens) != len(layout.columns):
         return "no"
     row = _row(layout.columns, tokens)
