@@ -85,7 +85,7 @@ def conclude(
     is_dropped = missing_reports(result) or of_others or interleaved(printed)
     measurements = tuple(_measured(setting, sweep, rows)) if sweep and not is_dropped else ()
     way = transport.words if transport else ""
-    problems = _problems(setting, result, sweep, printed, transport)
+    problems = _problems(setting, result, sweep, printed, rows, transport)
     problem = next(filter(None, problems), None)
     verdict, reason = problem or (Verdict.PASS, _right(rows, way))
     gone = problem is not None and fabric_gone(result, began=_ranks_met(sweep))
@@ -104,14 +104,15 @@ def _problems(
     result: MpiResult,
     sweep: Sweep | None,
     printed: Rows,
+    rows: Rows,
     transport: Transport | None,
 ) -> Iterator[Problem | None]:
     """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted
     those before it.
 
-    None stands for what is in order. The caller takes the first problem, and tries no more.
+    None stands for what is in order. The caller takes the first problem, and tries no more. `rows`
+    are those that were `printed`, by size.
     """
-    rows = sorted(printed, key=lambda row: row.size)
     strange = _strange(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong = wrong_results(sweep)
