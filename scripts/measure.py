@@ -22,10 +22,10 @@ import grimp
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
 BESIDE = ("benchmarks", "scripts", "tests")  # of which the length of modules and functions counts
-MOST_NODES = 529_190
+MOST_NODES = 527_030
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 6.0, 7.0
 MOST_LINES_OF_MODULE, MOST_LINES_OF_FUNCTION = 450, 50
-MOST_NESTED = 24  # comprehensions that hold another
+MOST_NESTED = 22  # comprehensions that hold another
 MOST_BRANCHES = 25  # of a function
 SHOWN = 10
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

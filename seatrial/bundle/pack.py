@@ -89,7 +89,7 @@ class SignatureCheck:
     problem: str = ""
 
 
-def sign(manifest: Path, key: Path) -> Path:
+def sign(manifest: Path, key: Path, namespace: str = NAMESPACE) -> Path:
     """Sign `manifest` into a file beside it, in place of an earlier one.
 
     Raises InputError if the key cannot sign.
@@ -100,7 +100,7 @@ def sign(manifest: Path, key: Path) -> Path:
         )
     # ssh-keygen would ask whether to overwrite it
     manifest.with_name(SIGNATURE).unlink(missing_ok=True)
-    process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
+    process = _ssh_keygen("sign", "-f", str(key), "-n", namespace, str(manifest))
     if process.returncode:
         raise InputError(
             f"--sign {key}: cannot sign: {_output_text(process.stderr)}; it must be a "

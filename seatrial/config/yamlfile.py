@@ -315,9 +315,11 @@ def matching(pattern: str, legal: str) -> Callable[[str], str]:
     return check
 
 
-def further_option(own: str, example: str) -> AfterValidator:
-    """Take one option of a command, such as `example`; those that seatrial sets match the pattern
-    `own`.
+def further_option(own: str, example: str) -> Callable[[str], str]:
+    """Return a check of one option of a command, such as `example`; those that seatrial sets match
+    the pattern `own`.
+
+    The check raises ValueError, else returns the option.
     """
 
     def check(value: str) -> str:
@@ -328,7 +330,7 @@ def further_option(own: str, example: str) -> AfterValidator:
             raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
         return value
 
-    return AfterValidator(check)
+    return check
 
 
 Model = TypeVar("Model", bound=Strict)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Cluster, Name, PlatformSettings, Seconds
 from seatrial.config.yamlfile import further_option, matching
@@ -39,9 +39,9 @@ class RunaiPlatform(PlatformSettings):
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$")], ...] = Field(
         ("IPC_LOCK",), description="Linux capabilities"
     )
-    args: tuple[Annotated[str, further_option(_OWN_OPTIONS, "--node-type=gh200")], ...] = Field(
-        (), description="further options of submit, such as --node-type=gh200"
-    )
+    args: tuple[
+        Annotated[str, AfterValidator(further_option(_OWN_OPTIONS, "--node-type=gh200"))], ...
+    ] = Field((), description="further options of submit, such as --node-type=gh200")
     python: str = Field(
         "python3", pattern=r"^[A-Za-z0-9_./+-]+$", description="on the nodes, with torch"
     )

@@ -110,8 +110,8 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
         "01:00:00", description="--time, in quotes; longer than the suite"
     )
-    args: tuple[Annotated[str, further_option(_OWN_OPTIONS, "--mem=0")], ...] = Field(
-        (), description="further options of sbatch, such as --mem=0"
+    args: tuple[Annotated[str, AfterValidator(further_option(_OWN_OPTIONS, "--mem=0"))], ...] = (
+        Field((), description="further options of sbatch, such as --mem=0")
     )
     launch: Literal["sshd", "srun"] = Field(
         "sshd", description="what starts ranks; sshd: mpirun over it"
