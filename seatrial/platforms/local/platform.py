@@ -411,7 +411,7 @@ def _namespace_problems() -> list[Reason]:
     done = subprocess.run(trial, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []
-    reason = last_line(done.stderr) or "no reason given"
+    problem = last_line(done.stderr) or "no reason given"
     if rootless:
         step = (
             "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and "
@@ -420,4 +420,4 @@ def _namespace_problems() -> list[Reason]:
         )
     else:
         step = "run outside a container, or in one with CAP_SYS_ADMIN and CAP_NET_ADMIN"
-    return [Reason.of("local-namespaces-forbidden", problem=reason, remedy=step)]
+    return [Reason.of("local-namespaces-forbidden", problem=problem, remedy=step)]
