@@ -14,7 +14,7 @@ import numpy as np
 from seatrial.detection.forecast import STARTS
 from seatrial.detection.losses import RunReadings
 from seatrial.detection.noise import AGREEING, finite, share_of_strays
-from seatrial.detection.readings import Floats, Ints
+from seatrial.detection.readings import Bools, Floats, Ints
 
 _TAILS = 4  # degrees of freedom: the fewest usual ones (Lange, Little and Taylor)
 
@@ -42,13 +42,12 @@ def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
     return log_mean
 
 
-def _if_some_stray(ratios: Floats, share: Floats | float) -> Floats:
-    """Return log likelihood ratios of readings of which a share strays, with a loss or without one,
-    and says nothing.
+def _bounded(ratios: Floats, below: Bools, share: Floats | float) -> Floats:
+    """Return log likelihood ratios of readings of which a share strays: one that lies `below` the
+    loss counts no more against it than a stray at the loss counts for it.
     """
-    of_others = np.log(np.subtract(1, share)) + ratios
-    mixed: Floats = np.logaddexp(of_others, np.log(share))
-    return mixed
+    least = np.log(share)
+    return np.where(below, np.maximum(ratios, least), ratios)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,8 @@ class SeriesReadings:
         scaled = (self.own - level) / self.noise
         of_healthy = self.healthy.log_mean_ratio(scaled_loss)
         ratios = _log_ratio(scaled, scaled_loss) - of_healthy
-        return float(_if_some_stray(ratios, self.healthy.strays).sum())
+        below = scaled < -scaled_loss
+        return float(_bounded(ratios, below, self.healthy.strays).sum())
 
     def _of_runs(self, start: int, level: float, loss: float) -> float:
         """Return the ratio of so many runs before this one."""
@@ -128,7 +128,8 @@ class SeriesReadings:
         ratios = _log_ratio(scaled, scaled_loss)
         straying = self._straying(count)
         ratios -= _if_stray(scaled_loss, straying)
-        return float(_if_some_stray(ratios, straying).sum())
+        below = scaled < -scaled_loss
+        return float(_bounded(ratios, below, straying).sum())
 
     def _straying(self, count: Ints) -> Floats:
         """Return how many locations of so many readings are a stray's; of three the median is
