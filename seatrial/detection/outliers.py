@@ -33,10 +33,10 @@ class Outcome:
     `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate,
     `expected` what it should be, `limit` how much less is healthy. `loss` is how much lower than
     expected the runs since the change are, which began `start` runs before this one; `moved` is
-    what all peers moved by. What is `unproven` reads below the limit too seldom, what is `watched`
-    may become bad. `agreeing` of this run's readings lie below the limit. `doubtful` are to be read
-    once more, `supporting` as well if that costs little: few of their runs are known, or they are
-    peers of doubtful ones.
+    what all peers moved by. What is `unproven` reads below the limit too seldom and lower than
+    peers did, what is `watched` may become bad. `agreeing` of this run's readings lie below the
+    limit. `doubtful` are to be read once more, `supporting` as well if that costs little: few of
+    their runs are known, or they are peers of doubtful ones.
     """
 
     value: Floats
@@ -86,7 +86,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     suspected = scan.confidence >= WATCHED
     unproven = scan.unproven & (suspected | ~_is_usual(reference, scan))
     may_be_bad = suspected & (scan.loss >= LEAST_WATCHED)
-    watched = may_be_bad & ~bad & ~scan.unproven & own
+    watched = may_be_bad & ~bad & ~unproven & own
     below = run.distance < scan.level - scan.limit
     return Outcome(
         value=median_of(readings) + season,

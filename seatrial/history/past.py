@@ -48,8 +48,8 @@ class PastRuns:
     Arrays are (T, M): the first reading of each run, the mean of the others, the location of all,
     the squares of their distances from their mean, as shares of that, in all, and their number.
     `good`: the series was judged `pass` or not at all, or read low once between two such runs, in a
-    run that is not `corrupt`. `changed` is
-    the software that is not that of the newest run that passed, "" where all is.
+    run that is not `corrupt`. `changed` is the software that is not that of the newest run that
+    passed, "" where all is.
     """
 
     runs: Sequence[RunRow]
