@@ -36,7 +36,8 @@ def supervise(request: Request, run: Callable[[Request], ProgramOutput]) -> Prog
     )
     if not answer.hangs:
         return answer
-    return replace(answer, output=f"{answer.output}{_TIME_IS_UP}", exit_status=1)
+    ended = f"{answer.output}{_TIME_IS_UP}"
+    return replace(answer, output=ended, exit_status=1, hangs=False)
 
 
 def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) -> ProgramOutput:
