@@ -1,17 +1,12 @@
-"""Under torchrun: train a small decoder by each plan of parallel degrees, and plainly on one rank;
-print all losses.
-
-torchrun --nproc-per-node 4 every_degree.py PROBES PLAN...    a plan is fsdp2-tp2, moe-ep4 (with
-experts), ...
+"""On each of four ranks: train a small decoder by each plan of parallel degrees, and plainly on one
+rank; print all losses. A plan is fsdp2-tp2, moe-ep4 (with experts), ...
 """
 
 import importlib
 import json
 import re
-import sys
+from collections.abc import Sequence
 from typing import Any
-
-sys.path.insert(0, sys.argv[1])
 
 import torch
 import torch.distributed as dist
@@ -23,7 +18,7 @@ parallel, pretraining, rendezvous, decoder = (
 STEPS, GLOBAL_BATCH = 5, 4
 
 
-def parsed(plan: str, world_size: int) -> Any:
+def parsed(plan: str, world_size: int, where: Sequence[str] = ()) -> Any:
     """The probe's options of a plan, with a batch that is the same in sum."""
     degrees = {name: int(value) for name, value in re.findall(r"(pp|fsdp|cp|ep|tp)(\d+)", plan)}
     chosen = parallel.choose(dict(degrees), world_size)
@@ -44,7 +39,7 @@ def parsed(plan: str, world_size: int) -> Any:
         words += [f"--{name}", str(degree)]
     words += ["--experts", "4"] if "moe" in plan else []
     words += ["--activation-checkpointing"] if "ac" in plan.split("-") else []
-    return pretraining.parse([*words, "--steps", str(STEPS), "--device", "cpu"])
+    return pretraining.parse([*words, "--steps", str(STEPS), "--device", "cpu", *where])
 
 
 def losses_of(plan: str, here: Any) -> Any:
@@ -74,14 +69,14 @@ def plain_losses(plan: str, run: Any) -> list[float]:
     return losses
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    options = parsed("fsdp4", 4)
+def main(arguments: Sequence[str]) -> int:
+    """The arguments are plans, then the options that say where ranks meet."""
+    first_option = arguments.index("--master-addr")
+    plans, where = arguments[:first_option], arguments[first_option:]
+    options = parsed("fsdp4", 4, where)
     here = rendezvous.place(options)
     rendezvous.join(here, options)
-    answers = {}
-    for plan in sys.argv[2:]:
-        answers[plan] = losses_of(plan, here)
+    answers = {plan: losses_of(plan, here) for plan in plans}
     for kind in ("dense", "moe"):
         options = parsed("fsdp4-" + kind, 4)
         size, degrees = pretraining.checked(options, 4, "cpu")
@@ -90,8 +85,4 @@ def main() -> None:
     if here.rank == 0:
         print(json.dumps(answers), flush=True)
     dist.barrier()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -14,23 +14,13 @@ from seatrial.checks.training.stuck import read_stuck
 from seatrial.readers.flight_recorder import late_ranks
 from seatrial.remote.probes import probe
 from seatrial.remote.ranks import RankLine
-from tests.integration.probes.launched import PATIENCE_S, PROBE_FOLDER, Ended, finish, start
+from tests.integration.probes.launched import PATIENCE_S, Ended, finish, launch_many, start
 from tests.site import free_port
 
-PLANS = (
-    *(
-        "fsdp4",
-        "fsdp2-tp2",
-        "tp4",
-        "pp4",
-        "pp2-fsdp2",
-        "pp2-tp2",
-        "cp4",
-        "cp2-fsdp2",
-        "cp2-tp2",
-        "fsdp4-ac",
-    ),
-    *("moe-fsdp4", "moe-ep4", "moe-ep2-fsdp2", "moe-ep2-cp2"),
+PLANS = ("fsdp2-tp2", "pp2-fsdp2", "cp2-fsdp2", "moe-ep2-fsdp2")  # have every degree once
+MORE_PLANS = (
+    *("fsdp4", "tp4", "pp4", "cp4", "pp2-tp2", "cp2-tp2", "fsdp4-ac"),
+    *("moe-fsdp4", "moe-ep4", "moe-ep2-cp2"),
 )
 ROUNDING = 2e-6  # relative: sums of float32 in another order
 SMALL = (
@@ -57,6 +47,11 @@ def train(ranks: int, *options: str) -> Ended:
     return torchrun(ranks, str(probe("training")), *SMALL, "--timeout-s", str(PATIENCE_S), *options)
 
 
+def train_forked(ranks: int, *options: str) -> Ended:
+    """As `train`, without torchrun: what takes time is that every rank imports torch."""
+    return launch_many(ranks, "training", [[*SMALL, *options]])
+
+
 def events(ended: Ended) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.lines if line.startswith('{"event"')]
 
@@ -66,12 +61,17 @@ def parameters(ended: Ended) -> list[str]:
     return [rank["parameters"] for rank in events(ended)[-1]["ranks"]]
 
 
-def test_every_degree_gives_the_loss_of_one_plain_rank() -> None:
-    ended = torchrun(4, str(Path(__file__).with_name("every_degree.py")), PROBE_FOLDER, *PLANS)
+@pytest.mark.parametrize(
+    "plans",
+    [PLANS, pytest.param(MORE_PLANS, marks=pytest.mark.slow)],
+    ids=["each degree", "other plans"],
+)
+def test_every_degree_gives_the_loss_of_one_plain_rank(plans: Sequence[str]) -> None:
+    ended = launch_many(4, "tests.integration.probes.every_degree", [plans])
     answers: Mapping[str, Sequence[float]] = json.loads(
         next(line for line in ended.lines if line.startswith("{"))
     )
-    for plan in PLANS:
+    for plan in plans:
         plain = answers["moe" if plan.startswith("moe") else "dense"]
         assert answers[plan] == pytest.approx(plain, rel=ROUNDING), plan
     assert answers["dense"][-1] < 0.96 * answers["dense"][0]
@@ -141,7 +141,7 @@ def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> Non
 
 
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
-    ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
+    ended = train_forked(3, "--steps", "6", "--hang-s", "15", "--fault", "sleep:2:3")
     stuck_lines = [
         RankLine(line, json.loads(line)["rank"])
         for line in ended.lines
@@ -165,6 +165,6 @@ def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter
 def test_what_cannot_be_shared_is_one_line_before_the_first_step(
     options: tuple[str, ...], complaint: str
 ) -> None:
-    ended = train(2, *options)
+    ended = train_forked(2, *options)
     assert any(complaint in line for line in ended.lines), ended.lines
     assert '"step"' not in "".join(ended.lines)
