@@ -4,8 +4,6 @@ Sides by the sign of the leading eigenvector of the normalized graph (spectral b
 1973), then single nodes change sides while that helps (Kernighan and Lin, 1970).
 """
 
-from math import sqrt
-
 import numpy as np
 
 from seatrial.localize.observations import Floats, Ints
@@ -21,12 +19,8 @@ def max_cut(ends: Ints, weight: Floats, n: int) -> Floats:
     `ends` are the two nodes of each pair, a row for each.
     """
     graph = _Graph(ends, weight, n)
-    random = np.random.default_rng(0)
-    found = list[Floats]()
-    # One search may end in a local maximum
-    for _ in range(_STARTS):
-        start = graph.spectral(random)
-        found.append(graph.improved(start))
+    starts = graph.spectral(np.random.default_rng(0))
+    found = [graph.improved(start) for start in starts]  # one may end in a local maximum
     return max(found, key=graph.across)
 
 
@@ -65,28 +59,28 @@ class _Graph:
         return float(twice) / 2
 
     def pulls(self, side: Floats) -> Floats:
-        """Return for each node the sum of weight times the other end's side."""
+        """Return for each node the sum of weight times the other end's side; of each row of
+        sides.
+        """
         if self._matrix is not None:
-            return self._matrix @ side
-        pull = self._weight * side[self._other]
-        return np.bincount(self._node, pull, self._n).astype(np.float64)
+            return side @ self._matrix  # symmetric
+        pull = self._weight * side[..., self._other]
+        rows = [np.bincount(self._node, row, self._n) for row in np.atleast_2d(pull)]
+        return np.array(rows, np.float64).reshape(side.shape)
 
     def spectral(self, random: np.random.Generator) -> Floats:
-        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from a
-        random start.
+        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from
+        random starts, a row for each.
         """
         size = np.abs(self._weight)
         degree = np.bincount(self._node, size, self._n)
         scale = degree.clip(min=1e-9) ** -0.5
-        vector = random.standard_normal(self._n)
-        # By the normalized Laplacian, whose leading eigenvector it is
+        vectors = random.standard_normal((_STARTS, self._n))
+        # By the normalized Laplacian, whose leading eigenvector it is; a step at most doubles it
         for _ in range(_STEPS):
-            pulls = self.pulls(scale * vector)
-            vector = vector - scale * pulls
-            norm = sqrt(vector @ vector)
-            vector /= max(norm, 1e-300)
+            vectors -= scale * self.pulls(scale * vectors)
         ones = np.ones(self._n)
-        sides: Floats = np.copysign(ones, vector)
+        sides: Floats = np.copysign(ones, vectors)
         return sides
 
     def improved(self, side: Floats) -> Floats:
