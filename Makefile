@@ -16,11 +16,15 @@ run: setup
 # What measures rates of real nodes runs alone: it has the lock IDLE for itself, which all that runs beside `make test` shares.
 IDLE := $(VENV)/.idle
 ALONE := tests/integration/test_throughput.py tests/gpu
-SHARING := tests/unit tests/contract tests/integration $(addprefix --ignore=,$(ALONE))
+# The longest tests first
+SHARING := tests/integration tests/unit tests/contract $(addprefix --ignore=,$(ALONE))
+# Real nodes are waited for half of the time; a worker has up to 2 GB
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 6 ? n + 2 : 8)))
+PARALLEL := -n $(WORKERS) --dist worksteal
 
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
+	$(BIN)/pytest -m "not slow" $(PARALLEL) $(SHARING)
 	flock -o $(IDLE) $(BIN)/pytest -m "not slow" $(ALONE)
 
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, in three parts of which two run at a
@@ -61,7 +65,7 @@ lint: setup
 	$(BIN)/python -m scripts.measure
 
 unit: setup
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal tests/unit
+	$(BIN)/pytest -m "not slow" $(PARALLEL) tests/unit
 
 docs: setup
 	$(BIN)/python -m scripts.reference
