@@ -19,7 +19,8 @@ def max_cut(ends: Ints, weight: Floats, n: int) -> Floats:
     `ends` are the two nodes of each pair, a row for each.
     """
     graph = _Graph(ends, weight, n)
-    starts = graph.spectral(np.random.default_rng(0))
+    random = np.random.default_rng(0)
+    starts = graph.spectral(random)
     found = [graph.improved(start) for start in starts]  # one may end in a local maximum
     return max(found, key=graph.across)
 
@@ -58,27 +59,30 @@ class _Graph:
         twice = self._weight[is_across].sum()
         return float(twice) / 2
 
-    def pulls(self, side: Floats) -> Floats:
-        """Return for each node the sum of weight times the other end's side; of each row of
-        sides.
+    def pulls(self, sides: Floats) -> Floats:
+        """Return for each node the sum of weight times the other end's side, for each row of
+        `sides`.
         """
         if self._matrix is not None:
-            return side @ self._matrix  # symmetric
-        pull = self._weight * side[..., self._other]
-        rows = [np.bincount(self._node, row, self._n) for row in np.atleast_2d(pull)]
-        return np.array(rows, np.float64).reshape(side.shape)
+            return sides @ self._matrix  # which is symmetric
+        pulls = np.empty_like(sides)
+        for row, side in enumerate(sides):
+            pull = self._weight * side[self._other]
+            pulls[row] = np.bincount(self._node, pull, self._n)
+        return pulls
 
     def spectral(self, random: np.random.Generator) -> Floats:
         """Return signs of the eigenvector that pushes apart what is slow, by power iteration from
         random starts, a row for each.
         """
-        size = np.abs(self._weight)
-        degree = np.bincount(self._node, size, self._n)
+        strength = np.abs(self._weight)
+        degree = np.bincount(self._node, strength, self._n)
         scale = degree.clip(min=1e-9) ** -0.5
         vectors = random.standard_normal((_STARTS, self._n))
         # By the normalized Laplacian, whose leading eigenvector it is; a step at most doubles it
         for _ in range(_STEPS):
-            vectors -= scale * self.pulls(scale * vectors)
+            scaled = scale * vectors
+            vectors -= scale * self.pulls(scaled)
         ones = np.ones(self._n)
         sides: Floats = np.copysign(ones, vectors)
         return sides
@@ -86,7 +90,8 @@ class _Graph:
     def improved(self, side: Floats) -> Floats:
         """Return the sides after single nodes have changed over, the one that gains most first."""
         side = side.copy()
-        gain = side * self.pulls(side)
+        (pulls,) = self.pulls(side[None])
+        gain = side * pulls
         for _ in range(2 * self._n):
             best = int(np.argmax(gain))
             if gain[best] <= 1e-9:
