@@ -67,7 +67,7 @@ def test_containers_go_through_the_whole_chain(
     assert hosts.left() == set()
 
 
-def test_keys_are_in_no_argument_and_nothing_that_podman_tells(
+def test_keys_appear_in_no_process_arguments_or_podman_inspect_output(
     run: Run, hosts: PodmanHosts
 ) -> None:
     with launched(run):
@@ -148,7 +148,7 @@ def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], tmp_path: 
         pass
 
 
-def test_what_podman_refuses_is_named_in_its_words(
+def test_launch_error_quotes_podman_when_it_refuses_a_mount(
     settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path
 ) -> None:
     absent = {"source": "/no/such/folder", "target": "/data"}
@@ -161,7 +161,7 @@ def test_doctor_finds_nothing_missing(run: Run) -> None:
     assert platform_for(run.cluster).missing() == []
 
 
-def test_dockers_own_client_starts_and_removes_them(
+def test_docker_client_starts_and_removes_containers_on_hosts(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     if not shutil.which("docker"):

@@ -34,7 +34,7 @@ def refused(run: Run) -> Reason:
 
 
 @pytest.mark.gate
-def test_a_plain_user_behind_a_jump_host(
+def test_run_passes_for_an_unprivileged_user_with_a_host_behind_a_jump_host(
     console: Console, hosts: Hosts, settings: dict[str, Any]
 ) -> None:
     """gpu-3 is reached through gpu-0 alone, and there as root; the run's sshd has ports that a
@@ -55,7 +55,7 @@ def test_a_plain_user_behind_a_jump_host(
     assert min(ports[name] for name in NAMES[:3]) > 1024
 
 
-def test_hosts_are_qualified_by_their_names_alone(
+def test_qualify_tests_only_hosts_named_on_the_command_line(
     console: Console, hosts: Hosts, settings: dict[str, Any]
 ) -> None:
     file = console.cluster(4, platform=settings, qualify={})
@@ -65,7 +65,7 @@ def test_hosts_are_qualified_by_their_names_alone(
     assert console.run("qualify", file).out.startswith("pass: no node was tested")
 
 
-def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts) -> None:
+def test_private_keys_on_a_host_are_unreadable_for_other_users(run: Run, hosts: Hosts) -> None:
     as_user = ["setpriv", f"--reuid={USER}", "--regid=12345", "--clear-groups"]
     python = f"-path {sys.prefix} -prune"  # a clone of the repository may lie in /tmp
     files = (
@@ -109,7 +109,9 @@ class HostsOfOldOpenSSH(Hosts):
         return {"PATH": f"{sshd.parent}:/usr/local/bin:/usr/bin:/bin"}
 
 
-def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_launch_works_with_an_old_sshd_without_setenv(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     hosts = HostsOfOldOpenSSH(NAMES[:2])
     with up(hosts):
         platform = {
@@ -136,7 +138,7 @@ def test_a_host_whose_key_is_unknown_is_refused(run: Run, hosts: Hosts) -> None:
     assert f"`ssh-keyscan {hosts.address('gpu-3')} | ssh-keygen -lf -`" in reason.sentence
 
 
-def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
+def test_hashed_known_hosts_and_host_certificates_are_accepted(run: Run, hosts: Hosts) -> None:
     """known_hosts as `ssh-keygen -H` leaves it; gpu-3 proves itself by a certificate."""
     known = hosts.folder / "known_hosts"
     hosts.know({hosts.address(name): hosts.keys[name] for name in NAMES[:3]})

@@ -18,7 +18,7 @@ MAX_OPEN_S = 3.0
 A4_PX = 703  # between the margins
 
 
-def test_a_bad_run_is_read_without_scrolling_and_asks_for_nothing(
+def test_report_of_a_bad_run_shows_the_suspect_on_the_first_screen_and_loads_nothing(
     browser: Browser, runs: Path
 ) -> None:
     report = runs / "bad" / "report.html"
@@ -47,7 +47,9 @@ def test_pointing_at_the_curve_tells_value_expectation_verdict_and_the_last_good
     assert not browser.find(".tip").is_displayed()
 
 
-def test_the_curve_is_walked_with_the_keyboard(browser: Browser, runs: Path) -> None:
+def test_arrow_keys_move_along_the_curve_and_escape_closes_the_tooltip(
+    browser: Browser, runs: Path
+) -> None:
     browser.open(runs / "good-2" / "report.html")
     browser.ask("document.querySelector('figure svg.chart').focus()")
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
@@ -78,7 +80,7 @@ def test_the_report_has_the_same_content_without_scripts(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("run", ["good-2", "bad"])
-def test_everything_has_contrast_and_a_name(
+def test_text_is_legible_and_page_elements_have_accessible_names(
     browser: Browser, runs: Path, scheme: str, run: str
 ) -> None:
     browser.prefer(scheme)
@@ -134,7 +136,7 @@ def test_a_healthy_run_fits_two_screens(browser: Browser, runs: Path, run: str) 
     assert browser.ask("return document.documentElement.scrollHeight") <= 2 * 900
 
 
-def test_what_blames_a_node_is_red(browser: Browser, runs: Path) -> None:
+def test_row_of_a_suspect_has_a_red_cell(browser: Browser, runs: Path) -> None:
     browser.open(runs / "bad" / "report.html")
     row = next(
         row
@@ -150,7 +152,7 @@ def test_what_blames_a_node_is_red(browser: Browser, runs: Path) -> None:
     )
 
 
-def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(
+def test_print_shows_the_verdict_on_page_one_and_folded_sections_in_full(
     browser: Browser, runs: Path
 ) -> None:
     browser.open(runs / "bad" / "report.html")
@@ -163,7 +165,7 @@ def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(
     assert len(pages) <= 3
 
 
-def test_nothing_runs_off_a_narrow_screen_or_the_paper(browser: Browser, runs: Path) -> None:
+def test_nothing_overflows_a_narrow_screen_or_a4_paper(browser: Browser, runs: Path) -> None:
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.open(runs / "bad" / "report.html")
@@ -215,7 +217,9 @@ def test_one_of_a_thousand_nodes_is_found(browser: Browser, fleet_report: Path) 
     assert rows[0].startswith("gpu-rack62-node07 suspect")
 
 
-def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pictures: Path) -> None:
+def test_screenshots_for_the_documentation_can_be_taken(
+    browser: Browser, runs: Path, pictures: Path
+) -> None:
     browser.open(runs / "bad" / "report.html")
     browser.picture(pictures / "report.png", 1500)
     point = browser.all("figure .hits circle")[6]

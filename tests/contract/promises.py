@@ -51,7 +51,7 @@ class Promises:
         assert not any("PRIVATE KEY" in text for text in first.files.values())
         assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
 
-    def test_a_launched_testbed_answers_and_a_stranger_finds_it(
+    def test_nodes_of_a_launched_testbed_answer_and_another_process_can_attach(
         self, platform: Platform, stranger: Platform, run: Run, launched: Testbed
     ) -> None:
         assert len(launched.nodes) == run.cluster.nodes

@@ -72,7 +72,7 @@ def test_a_killed_run_is_reaped(docker_engine: Engine, console: Console) -> None
     assert docker_engine.objects() == set()
 
 
-def test_people_log_in_to_a_kept_run_whose_keys_the_daemon_does_not_tell(
+def test_kept_run_accepts_logins_and_its_keys_are_not_in_inspect_output(
     docker_engine: Engine, console: Console
 ) -> None:
     cluster = cluster_file(console, docker_engine, 2)
@@ -90,7 +90,7 @@ def test_people_log_in_to_a_kept_run_whose_keys_the_daemon_does_not_tell(
     assert docker_engine.objects() == set()
 
 
-def test_labels_of_others_and_hostile_ones_are_left_alone(
+def test_reap_leaves_containers_with_foreign_or_malformed_labels_alone(
     docker_engine: Engine, console: Console
 ) -> None:
     """Anybody who may use the daemon may write our labels."""
@@ -116,7 +116,7 @@ def test_labels_of_others_and_hostile_ones_are_left_alone(
     lane.podman("rm", "--force", *strange)
 
 
-def test_two_runs_at_once_do_not_meet(docker_engine: Engine, console: Console) -> None:
+def test_two_concurrent_runs_do_not_interfere(docker_engine: Engine, console: Console) -> None:
     suite = console.suite(**PATIENT)
     files = [cluster_file(console, docker_engine, 2, name) for name in ("left", "right")]
     started = [console.start("run", file, "--suite", suite, "--out", file.stem) for file in files]

@@ -89,7 +89,7 @@ def test_a_kept_run_ends_by_itself_when_its_time_is_over(console: Console) -> No
     until(lambda: not console.left())
 
 
-def test_a_run_at_work_lets_people_in_and_when_cut_off_is_not_kept(console: Console) -> None:
+def test_running_run_accepts_ssh_and_is_not_kept_when_interrupted(console: Console) -> None:
     suite = console.suite(collectives=LONG["collectives"])
     cluster = console.cluster(2, upload=f"file://{console.folder}/bucket", keep="always")
     out = console.folder / "out"

@@ -63,7 +63,7 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     assert not console.left()
 
 
-def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -> None:
+def test_closed_stdout_and_stderr_do_not_change_the_verdict(console: Console) -> None:
     process = console.start(
         "run", console.cluster(2), "--suite", console.suite(), "--out", console.folder / "out"
     )

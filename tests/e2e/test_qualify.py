@@ -88,7 +88,7 @@ def until_under_test(
 @pytest.mark.parametrize(
     "kill", [kill_flow, kill_server, kill_node], ids=["flow", "server", "node"]
 )
-def test_no_node_stays_out_of_service_whatever_is_killed(
+def test_no_healthy_node_stays_out_of_service_after_a_process_is_killed(
     console: Console, kill: Kill, seed: int, pytestconfig: pytest.Config
 ) -> None:
     dice = random.Random(f"{seed} {kill.__name__}")

@@ -163,7 +163,7 @@ def plateau_of(run: Finished) -> dict[str, Any]:
     return next(j for j in run.check("collectives")["judgements"] if j["metric"] == "busbw_plateau")
 
 
-def test_arms_measure_each_node_by_itself_and_small_messages(console: Console) -> None:
+def test_arms_sweep_each_node_by_itself_and_small_messages(console: Console) -> None:
     sweep = {
         "min_bytes": "1M",
         "max_bytes": "4M",
@@ -202,7 +202,7 @@ def test_arms_measure_each_node_by_itself_and_small_messages(console: Console) -
     assert logs == {"all_reduce.log", "all_reduce-latency.log", *each}
 
 
-def test_doctor_names_what_a_path_lacks(console: Console) -> None:
+def test_doctor_names_programs_missing_from_path(console: Console) -> None:
     tools = console.folder / "bin"
     tools.mkdir()
     for tool in ("ip", "unshare", "nsenter", "ssh", "sshd", "true"):

@@ -23,7 +23,7 @@ exec {shutil.which("mpirun")} "$@"
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_secret_that_a_node_prints_is_nowhere(console: Console, killed: bool) -> None:
+def test_secret_printed_by_a_node_is_in_no_output_or_file(console: Console, killed: bool) -> None:
     mpirun, out = console.folder / "mpirun", console.folder / "out"
     mpirun.write_text(TALKATIVE)
     mpirun.chmod(0o755)

@@ -148,7 +148,7 @@ def test_a_run_goes_on_without_its_server(alone: Console) -> None:
     assert "the Prefect server ended; the run goes on without it" in log_of(alone)
 
 
-def test_calls_fail_at_once_when_a_server_has_ended(
+def test_calls_fail_at_once_after_the_temporary_server_has_exited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seatrial.flows.serving.server._SERVE", "raise SystemExit('no')")

@@ -98,19 +98,19 @@ def test_every_example_renders(installed: Installed) -> None:
         assert all(json.loads(files).values())
 
 
-def test_an_image_gets_the_tag_that_it_has_from_a_checkout(installed: Installed) -> None:
+def test_images_get_the_same_tags_from_the_wheel_as_from_a_checkout(installed: Installed) -> None:
     recipes = [Docker(builder="docker", build=name) for name in IMAGES]
     expected = [context_hash(recipe.context, context_files(recipe), {}) for recipe in recipes]
     assert installed("-c", _HASH, *IMAGES, program="python").stdout.split() == expected
 
 
-def test_no_package_has_a_name_that_another_may_have(installed: Installed) -> None:
+def test_wheel_installs_no_top_level_package_besides_seatrial(installed: Installed) -> None:
     (packages,) = installed.folder.glob("tools/seatrial/lib/python*/site-packages")
     assert not [name for name in ("flows", "tasks") if (packages / name).exists()]
     assert (packages / "seatrial" / "flows" / "check.py").is_file()
 
 
-def test_logs_are_judged(installed: Installed) -> None:
+def test_judge_works_from_the_wheel(installed: Installed) -> None:
     done = installed("judge", str(LOG), "--hardware", "A100-SXM", "--nodes", "1", "--json")
     assert json.loads(done.stdout)["judgements"], done.stderr
 

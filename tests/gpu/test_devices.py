@@ -41,7 +41,7 @@ def rates(device: dict[str, Any], metric: str) -> dict[str, float]:
     }
 
 
-def test_every_gpu_is_measured_and_computes_alike_each_time(tmp_path: Path) -> None:
+def test_every_gpu_is_measured_and_repeats_the_same_digests(tmp_path: Path) -> None:
     devices, again = measured(tmp_path, "--seconds", "1"), measured(tmp_path, "--rounds", "1")
     for device, once_more in zip(devices, again, strict=True):
         assert (device["wrong"], device["error"]) == ("", "")

@@ -33,7 +33,7 @@ def test_a_training_on_one_gpu_passes() -> None:
     assert summary["ranks"][0]["step_time_ms_median"] < 1000
 
 
-def test_a_rank_without_a_gpu_of_its_own_says_so() -> None:
+def test_training_refuses_to_start_a_rank_without_its_own_gpu() -> None:
     beyond = str(torch.cuda.device_count())
     launched = {
         "RANK": beyond,

@@ -147,7 +147,7 @@ def _has_a_worker(site: Compose) -> bool:
         return False
 
 
-def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
+def test_all_compose_services_start_and_become_healthy(compose: Compose) -> None:
     until(lambda: _is_healthy("postgres") and _is_healthy("server"))
     until(lambda: _has_a_worker(compose))
     names = {each["name"] for each in compose.api("POST", "/deployments/filter", limit=50)}
@@ -159,8 +159,8 @@ def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
     assert "<title>Prefect" in page.text
 
 
-def test_the_example_of_the_environment_file_renders_in_the_image(compose: Compose) -> None:
-    """With the build of its image, which is in none of the folders that are mounted."""
+def test_example_cluster_file_renders_in_the_worker_image(compose: Compose) -> None:
+    """Including the build of the image, whose context is in none of the mounted folders."""
     worker = lane.Container(f"{PROJECT}_worker_1", "")
     rendered = worker.exec("seatrial", "render", "/opt/deployments/clusters/a4-gke.yaml")
     assert "# --- image-build" in rendered
@@ -170,8 +170,8 @@ def test_the_example_of_the_environment_file_renders_in_the_image(compose: Compo
     )
 
 
-def test_runs_report_that_there_is_no_cluster(compose: Compose) -> None:
-    """Read-only as it is, the container lets a run write all that it has to."""
+def test_runs_crash_with_no_cluster_to_talk_to_and_need_no_writable_root(compose: Compose) -> None:
+    """The read-only container lets a run write its log, its record and its history."""
     assert compose.ended("seatrial-check/ad-hoc").startswith(
         "Crashed: not_run: launch: no cluster to talk to: "
     )

@@ -226,7 +226,9 @@ def test_a_restarted_node_keeps_its_configuration_and_keys(pair: list[Container]
     assert pair[0].exec("sh", "-c", listing) == before
 
 
-def test_one_setting_is_the_port_of_server_and_client(image: str, keys: Keys, network: str) -> None:
+def test_seatrial_ssh_port_sets_the_port_of_sshd_and_ssh(
+    image: str, keys: Keys, network: str
+) -> None:
     options = ("--network", network, "--env", "SEATRIAL_SSH_PORT=2222")
     nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
     for node in nodes:
@@ -261,7 +263,7 @@ def test_a_plain_user_can_be_a_node(image: str, keys: Keys, network: str) -> Non
     ]
 
 
-def test_a_node_can_be_finished_from_within(pair: list[Container]) -> None:
+def test_seatrial_finish_ends_a_node_from_within(pair: list[Container]) -> None:
     pair[0].exec("sh", "-c", f"ssh {pair[1].address} seatrial-finish || true")
     assert pair[1].wait_exit() == 0
 
@@ -310,13 +312,13 @@ def test_a_missing_key_is_named(image: str, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "22x", "65536"])
-def test_a_port_that_is_none_is_refused(image: str, port: str) -> None:
+def test_invalid_ssh_port_is_refused(image: str, port: str) -> None:
     done = lane.run_once(image, options=("--env", f"SEATRIAL_SSH_PORT={port}"))
     assert done.returncode == 2
     assert "SEATRIAL_SSH_PORT must be a port" in done.stdout
 
 
-def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
+def test_image_without_keys_and_arguments_checks_the_machine_it_runs_on(image: str) -> None:
     done = lane.run_once(image)
     assert done.returncode == 0, done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
@@ -325,7 +327,7 @@ def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
     assert lines[-1].startswith("[RESULT] pass: ")
 
 
-def test_where_a_gpu_is_expected_the_check_of_this_machine_is_not_run(image: str) -> None:
+def test_check_is_not_run_when_an_expected_gpu_is_missing(image: str) -> None:
     done = lane.run_once(
         image, "seatrial-check", "--results", "/tmp/r", options=("--env", "SEATRIAL_ALLOW_NO_GPU=")
     )
@@ -347,7 +349,9 @@ def test_a_plain_user_runs_the_probes_of_the_image_by_hand(image: str) -> None:
     assert devices.returncode == 0, devices.stdout
 
 
-def test_a_sites_own_settings(image: str, keys: Keys) -> None:
+def test_site_keys_and_nccl_conf_are_installed_and_invalid_ones_refused(
+    image: str, keys: Keys
+) -> None:
     configure = (
         "/usr/local/lib/seatrial/configure && cat /etc/seatrial-image/authorized_keys "
         "/etc/nccl.conf"

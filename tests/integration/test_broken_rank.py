@@ -92,7 +92,7 @@ def test_a_rank_that_is_killed_or_stopped_is_named(shared: Up, number: signal.Si
 
 
 @pytest.mark.slow
-def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(shared: Up) -> None:
+def test_killed_rank_of_a_sweep_is_named_and_the_next_sweep_has_all_ranks(shared: Up) -> None:
     plain, testbed = shared
     sizes = {"min_bytes": "4K", "max_bytes": "4K", "iterations": 2000, "warmup_iterations": 0}
     section = Collectives.model_validate(

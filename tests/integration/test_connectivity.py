@@ -37,7 +37,9 @@ def test_healthy_nodes_pass(shared: Up) -> None:
     assert {("clock_skew", "node-2"), ("ssh_connect", "node-0")} <= metrics
 
 
-def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: LocalTestbed) -> None:
+def test_unreachable_node_and_wrong_host_key_are_distinguished_and_left_out(
+    local_testbed: LocalTestbed,
+) -> None:
     faults = [{"node": "node-0", "sshd": "stopped"}, {"node": "node-2", "host_key": "wrong"}]
     with local_testbed(nodes=4, faults=faults) as (run, testbed):
         step = connectivity(CheckContext(run, testbed))
@@ -49,7 +51,9 @@ def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: Loca
     assert [node.name for node in step.testbed.nodes] == ["node-1", "node-3"]
 
 
-def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
+def test_broken_link_is_a_link_suspect_and_one_end_is_left_out_without_blame(
+    local_testbed: LocalTestbed,
+) -> None:
     with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (
         run,
         testbed,
@@ -130,7 +134,7 @@ def test_an_mpirun_that_shows_too_few_ranks_fails(shared: Up, tmp_path: Path) ->
     assert [node.name for node in step.testbed.nodes] == ["node-0"]
 
 
-def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(shared: Up, tmp_path: Path) -> None:
+def test_mpirun_without_a_known_version_passes_with_a_note(shared: Up, tmp_path: Path) -> None:
     run, testbed = with_mpirun(shared, tmp_path, 'exec mpirun "$@"', version="sleep 600")
     step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.PASS

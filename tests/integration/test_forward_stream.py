@@ -85,7 +85,7 @@ def points_to(folder: Path, port: int) -> None:
     ],
     ids=["kubelet", "API server"],
 )
-def test_what_is_silent_is_named_and_does_not_hold_us_up(
+def test_silent_kubelet_or_api_server_is_named_after_the_timeout(
     api: Api,
     tmp_path: Path,
     server: Callable[[], AbstractContextManager[int]],

@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_the_result_and_says_what_is_missing(
     assert {path.name for path in run.out.iterdir()} == {"filler", "run.json"}
 
 
-def test_where_the_details_do_not_fit_the_verdict_does(
+def test_verdict_is_written_without_details_when_the_disk_is_nearly_full(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = samples.faulty_h100()
@@ -122,7 +122,7 @@ def test_a_result_that_cannot_be_written_at_all_is_an_error_and_no_half_file(run
     assert [path.name for path in run.out.iterdir()] == ["filler"]
 
 
-def test_what_was_recorded_stands_when_the_disk_fills_up_later(run: Run) -> None:
+def test_failed_rewrite_on_a_full_disk_keeps_the_earlier_run_json(run: Run) -> None:
     record(samples.faulty_h100(), run)
     before = (run.out / "run.json").read_bytes()
     fill(run.out)

@@ -79,7 +79,7 @@ def test_an_uplink_is_shared_by_all_streams_over_it(local_testbed: LocalTestbed)
         assert mb_s(testbed, 0, 1) > 40 < mb_s(testbed, 2, 3)
 
 
-def test_faults_begin_after_their_check(local_testbed: LocalTestbed) -> None:
+def test_faults_begin_only_after_the_check_they_name(local_testbed: LocalTestbed) -> None:
     later = {"after": "connectivity"}
     faults = [
         {"node": "node-1", "rate": "80mbit", **later},

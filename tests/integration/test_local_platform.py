@@ -30,7 +30,7 @@ def say(testbed: Testbed, node: Node, command: str) -> str:
     return done.output.strip()
 
 
-def test_every_node_is_a_host_of_its_own(shared: Up) -> None:
+def test_every_node_has_its_own_hostname_tmpdir_and_namespaces(shared: Up) -> None:
     run, testbed = shared
     names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
     assert names == {"node-0": "node-0", "node-1": "node-1", "node-2": "node-2"}
@@ -166,8 +166,8 @@ def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees namespaces by name")
-def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
-    """A name shows no owner, and what is in it would be killed."""
+def test_foreign_namespace_with_a_seatrial_name_is_left_alone() -> None:
+    """A name shows no owner, and teardown kills the processes of a namespace."""
     name = "seatrial-other-node-0"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
@@ -178,7 +178,7 @@ def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched_by_another_port(
+def test_nccl_debug_files_are_collected_over_a_nondefault_ssh_port(
     local_testbed: LocalTestbed,
 ) -> None:
     logs_of_nccl = {"NCCL_DEBUG_FILE": "/tmp/%h-seatrial-test-%p.log"}

@@ -80,7 +80,9 @@ def _connected(
         yield CheckContext(run, step.testbed, step.facts, (step.kept,)), [step.check, SLOW]
 
 
-def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None:
+def test_slow_node_is_named_by_repeated_measurements_without_rounds(
+    local_testbed: LocalTestbed,
+) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
         localized = localize_run(context, checks, judge, time.monotonic() + 3600)
@@ -93,7 +95,7 @@ def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None
 
 
 @pytest.mark.slow
-def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None:
+def test_slow_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         localized = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
         assert localized

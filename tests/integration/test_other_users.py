@@ -102,7 +102,7 @@ def test_only_folders_of_the_user_are_read(
     "words", [("reap",), ("reap", "--run", "r1"), ("ssh", "r1", "head")], ids=" ".join
 )
 @pytest.mark.parametrize("planted", ["a place", "a run"])
-def test_what_is_another_users_is_refused(
+def test_folder_or_run_owned_by_another_user_is_refused(
     root: Path,
     victim: Process,
     capsys: pytest.CaptureFixture[str],
@@ -139,10 +139,10 @@ def test_a_place_that_others_can_open_is_refused(
     assert victim.alive
 
 
-def test_records_that_are_links_or_anothers_are_not_believed(
+def test_owner_records_that_are_links_or_foreign_are_ignored(
     root: Path, tmp_path: Path, victim: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run without a legible owner is being made right now: it is left alone."""
+    """A run without a readable owner record may be starting just now, so it is left alone."""
     plant(root / "r1", 0, victim)
     os.chown(root / "r1" / "owner.json", OTHER, OTHER)
     plant(root / "r2", 0, victim)
@@ -152,12 +152,10 @@ def test_records_that_are_links_or_anothers_are_not_believed(
     assert victim.alive
 
 
-def test_a_process_that_is_not_the_runs_keeper_is_not_ended(
+def test_reap_ends_no_process_that_the_run_did_not_start(
     root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Same user, same start, leader of its session, in a folder of the user's own: it is not what
-    the run started.
-    """
+    """Even one of the same user and start time that leads its session."""
     plant(root / "r1", 0, victim)
     assert command("reap") == 0
     assert "r1: removed" in capsys.readouterr().out
@@ -165,7 +163,7 @@ def test_a_process_that_is_not_the_runs_keeper_is_not_ended(
     assert not (root / "r1").exists()
 
 
-def test_a_key_that_is_a_link_lets_nobody_in(
+def test_ssh_refuses_a_key_file_that_is_a_symbolic_link(
     root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plant(root / "r1", 0, victim)

@@ -30,7 +30,9 @@ def contact_of_head(testbed: Testbed) -> Iterator[NodeConnection]:
         contact.transport.close()
 
 
-def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -> None:
+def test_refused_timed_out_and_unreachable_peers_get_different_codes(
+    local_testbed: LocalTestbed,
+) -> None:
     faults = [
         {"node": "node-1", "sshd": "stopped"},
         {"link": ["node-0", "node-3"], "state": "down"},
@@ -46,7 +48,7 @@ def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -
     }
 
 
-def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(
+def test_node_whose_host_key_looks_wrong_only_to_its_peers_is_blamed(
     local_testbed: LocalTestbed,
 ) -> None:
     """Two machines with one address: the control host reaches the right one, the nodes reach the

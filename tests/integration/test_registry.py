@@ -72,7 +72,7 @@ def test_a_reference_is_read_as_docker_does(reference: str, host: str, path: str
     assert name.url.startswith("http://" if "5000" in host else "https://")
 
 
-def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
+def test_existing_image_is_pinned_by_digest(registry: Registry) -> None:
     digest = registry.add("team/testbed", "1.2", "arm64")
     built = find(f"{registry.host}/team/testbed:1.2")
     assert built == BuiltImage(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
@@ -80,7 +80,7 @@ def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
     assert find(built.pinned).pinned == built.pinned
 
 
-def test_an_index_tells_every_architecture(registry: Registry) -> None:
+def test_image_index_lists_all_known_architectures(registry: Registry) -> None:
     members = [{"platform": {"architecture": name}} for name in ("amd64", "arm64", "unknown")]
     digest = registry.put("x", "1", INDEX, {"manifests": members})
     assert find(f"{registry.host}/x:1") == BuiltImage(
@@ -96,7 +96,7 @@ def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
     assert error.value.reason.code == "image-missing"
 
 
-def test_a_registry_out_of_reach_is_no_reason_to_stop(
+def test_unreachable_registry_is_only_a_warning(
     registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(Registry()) as gone:
@@ -178,7 +178,7 @@ def test_an_unchanged_image_is_not_built_again(
     assert f"pushed {first.digest}" in log
 
 
-def test_a_new_base_under_the_same_tag_is_built_on(
+def test_image_is_rebuilt_when_its_base_tag_has_a_new_digest(
     registry: Registry, tmp_path: Path, calls: Path
 ) -> None:
     registry.add("base", "1")
@@ -187,7 +187,7 @@ def test_a_new_base_under_the_same_tag_is_built_on(
     assert build(registry, tmp_path).reference != first.reference
 
 
-def test_a_base_that_does_not_answer_causes_no_build(
+def test_unreachable_base_registry_causes_no_rebuild(
     registry: Registry, tmp_path: Path, calls: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = recipe(registry, tmp_path)
@@ -264,7 +264,7 @@ def run(folder: Path, hardware: str, section: object) -> Run:
     return Run("r", Cluster.model_validate({"name": "c", **fields}), load_suite("quick"), folder)
 
 
-def test_the_step_records_the_digest(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_image_step_records_the_digest(registry: Registry, tmp_path: Path, calls: Path) -> None:
     registry.add("base", "1")
     done = image(run(tmp_path, "H100-SXM", recipe(registry, tmp_path)))
     assert done.reference

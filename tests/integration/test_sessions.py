@@ -133,10 +133,10 @@ def test_a_rank_that_does_not_report_itself_makes_no_result(
     assert check.suspects == ()
 
 
-def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(
+def test_partial_line_of_another_rank_loses_no_output_of_rank_0(
     forging: tuple[Run, Testbed, Path],
 ) -> None:
-    """Dots without an end, and a tag of rank 0 behind them."""
+    """The other rank prints dots without a line end, and a forged tag of rank 0 after them."""
     _, testbed, _ = forging
     lines = "\n".join(TABLE.splitlines())
     own = f"sleep 0.5; cat <<'END'\n{lines}\nEND\nsleep 0.5"
@@ -151,7 +151,7 @@ def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(
     assert result.unreported == ()
 
 
-def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Path]) -> None:
+def test_rank_that_exits_without_output_is_named(forging: tuple[Run, Testbed, Path]) -> None:
     _, testbed, _ = forging
     result = mpirun(
         testbed, ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 3; sleep 30'], timeout_s=60
@@ -164,7 +164,7 @@ def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Pat
     assert [suspect.name for suspect in lost_ranks(result, testbed)] == ["node-1"]
 
 
-def test_a_daemon_that_is_not_there_is_named_with_its_node(
+def test_missing_orted_is_reported_with_its_node(
     forging: tuple[Run, Testbed, Path],
 ) -> None:
     run, testbed, script = forging

@@ -106,7 +106,7 @@ def test_a_node_that_reads_another_object_store_is_named(shared: Up, folder: Pat
     }
 
 
-def test_a_store_whose_package_the_nodes_lack_is_said_with_what_to_install(shared: Up) -> None:
+def test_missing_object_store_package_is_named_with_what_to_install(shared: Up) -> None:
     with pytest.raises(
         MissingError, match=r"adlfs is missing on node-0, node-1.*install package adlfs"
     ):
@@ -160,7 +160,7 @@ def test_a_node_that_has_something_else_mounted_is_named(shared: Up, folder: Pat
         ("cat /dev/zero", "storage-failed", Verdict.FAIL, ["node-1"]),
     ],
 )  # fmt: skip
-def test_wrong_answers_of_one_node(
+def test_verdict_and_suspects_of_a_node_whose_probe_answers_wrongly(
     shared: Up,
     folder: Path,
     liar: Liar,

@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Run:
 class TestPromises(Promises):
     """What every platform promises, as far as one node can keep it; and what is its own."""
 
-    def test_the_node_is_this_machine_and_other_runs_and_users_are_refused(
+    def test_node_is_this_machine_and_a_second_run_or_user_is_refused(
         self, launched: Testbed, platform: Platform, run: Run
     ) -> None:
         (node,) = launched.nodes
@@ -70,7 +70,7 @@ class TestPromises(Promises):
             platform.teardown(second.run_id)
 
 
-def test_a_plain_user_needs_no_root(tmp_path: Path) -> None:
+def test_unprivileged_user_can_launch_and_tear_down(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can become somebody else")
     folder = Path("/tmp") / f"seatrial-plain-{secrets.token_hex(4)}"

@@ -63,7 +63,7 @@ def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
 
 
 @pytest.mark.slow
-def test_a_hopeless_link_does_not_take_long(local_testbed: LocalTestbed) -> None:
+def test_very_slow_link_is_measured_within_a_minute(local_testbed: LocalTestbed) -> None:
     started = time.monotonic()
     check, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "100kbit"}])
     assert time.monotonic() - started < 60

@@ -69,7 +69,9 @@ def goes_on(served: Site) -> None:
 
 
 @pytest.mark.gate
-def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
+def test_killed_flow_process_crashes_its_run_takes_nodes_down_and_alerts(
+    served: Site, out: Path, alerts: list[dict[str, Any]]
+) -> None:
     nights = {"tags": {"all_": ["nightly"]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
     served.until(lambda: bool(served.api("POST", "/flow_runs/filter", flow_runs=nights)))
     flow_run = start_long(served, out)
@@ -81,12 +83,10 @@ def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[s
     goes_on(served)
 
 
-def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
+def test_nodes_of_a_killed_run_are_reaped_without_its_cluster_file(
     served: Site, out: Path, alerts: list[dict[str, Any]]
 ) -> None:
-    """Its nodes are those of the file as it was, and people know the cluster by the name that it
-    had there.
-    """
+    """The nodes and the cluster's name in the alert are those of the file when the run started."""
     file = served.folder / "moved.yaml"
     file.write_text("{name: east, nodes: 2, platform: {kind: local}}")
     flow_run = start_long(served, out, cluster=str(file))
@@ -141,7 +141,9 @@ def test_a_stopped_runner_ends_its_run_and_takes_no_other(served: Site, out: Pat
     assert served.ended(due)["type"] == "COMPLETED", served.flow_run(due)["state"]
 
 
-def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> None:
+def test_run_crashes_by_missing_heartbeat_when_runner_and_flow_are_killed(
+    served: Site, out: Path
+) -> None:
     flow_run = start_long(served, out)
     for pid in (*served.pids(RUNNER), *served.pids(FLOW)):
         os.kill(pid, signal.SIGKILL)
@@ -150,7 +152,7 @@ def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> 
     goes_on(served)
 
 
-def test_the_server_is_killed(served: Site, out: Path) -> None:
+def test_run_completes_when_the_server_is_killed(served: Site, out: Path) -> None:
     flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(out))
     log = out / "logs" / "run.log"
     served.until(lambda: log.exists() and "launch ..." in log.read_text())
@@ -165,7 +167,7 @@ def test_the_server_is_killed(served: Site, out: Path) -> None:
 
 
 @pytest.mark.gate
-def test_a_run_is_cancelled(served: Site, out: Path) -> None:
+def test_cancelled_run_is_inconclusive(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     cancel(served, flow_run)
     assert served.ended(flow_run)["type"] == "CANCELLED"
@@ -206,9 +208,9 @@ def test_a_second_run_that_may_not_wait_names_the_holder(served: Site, out: Path
     assert served.ended(flow_run)["type"] == "CANCELLED"
 
 
-def test_another_run_takes_the_cluster_meanwhile(served: Site, out: Path) -> None:
-    """As after the server was away for longer than a lease lasts: what is slow or breaks then is
-    nobody's fault.
+def test_run_that_lost_its_cluster_to_another_blames_no_node(served: Site, out: Path) -> None:
+    """As after the server was away for longer than a lease lasts: no node is blamed for numbers or
+    failures of that time.
     """
     collectives = {**LONG["collectives"], "timeout_s": 45}  # then the sweep is cut off
     suite = served.write(
@@ -246,7 +248,9 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def test_prefects_database_is_locked_for_a_while(served: Site, out: Path) -> None:
+def test_run_completes_though_the_prefect_database_is_locked_for_a_while(
+    served: Site, out: Path
+) -> None:
     flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(out))
     log = out / "logs" / "run.log"
     served.until(lambda: log.exists() and "launch ..." in log.read_text())
@@ -256,7 +260,7 @@ def test_prefects_database_is_locked_for_a_while(served: Site, out: Path) -> Non
     assert served.document(out)["verdict"] == "pass"
 
 
-def test_the_history_is_locked(served: Site, out: Path) -> None:
+def test_run_with_a_locked_history_is_inconclusive(served: Site, out: Path) -> None:
     with _locked(served.folder / "state" / "seatrial" / "history.sqlite"):
         state = served.ended(served.run("ad-hoc", suite=served.unjudged(), out=str(out)))
     assert state["type"] == "CRASHED"
@@ -286,8 +290,8 @@ def small_disk(out: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_the_servers_disk_is_full_in_the_middle_of_a_run(tmp_path: Path) -> None:
-    """The run has its verdict and takes its nodes down; with room again the server goes on."""
+def test_run_keeps_its_verdict_when_the_disk_of_the_server_fills_up(tmp_path: Path) -> None:
+    """The run takes its nodes down; once there is room again, the server runs the next one."""
     out = tmp_path / "runs" / "full"
     with alerted_site(tmp_path, []) as own, _disk(tmp_path / "prefect", "64m") as disk:
         own.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
@@ -302,9 +306,11 @@ def test_the_servers_disk_is_full_in_the_middle_of_a_run(tmp_path: Path) -> None
         assert own.ended(own.run("ad-hoc", suite=own.unjudged()))["type"] == "COMPLETED"
 
 
-def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
-    """Room for run.json was kept since the run began, so the state is the verdict's and nobody is
-    alarmed.
+def test_run_keeps_its_verdict_when_its_disk_fills_up_before_recording(
+    served: Site, small_disk: Path
+) -> None:
+    """Room for run.json is reserved when a run begins, so its state follows the verdict and no
+    alarm is raised.
     """
     flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(small_disk))
     log = small_disk / "logs" / "run.log"

@@ -81,7 +81,9 @@ def prefect_server(console: Console) -> Iterator[str]:
             server.stop()
 
 
-def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slack: Slack) -> None:
+def test_incident_is_reported_from_its_first_night_to_its_recovery(
+    watched: Console, slack: Slack
+) -> None:
     with prefect_server(watched) as api:
         a_good_night_tells_nobody(watched, slack)
         message = the_first_bad_night_is_told(watched, slack, api)

@@ -93,7 +93,7 @@ def test_pages_without_a_login_reveal_nothing(served: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/events/out", "/api/events/in", "/api/logs/out"])
-def test_websockets_ask_for_the_login_and_for_an_own_page(served: Site, path: str) -> None:
+def test_websockets_require_the_login_and_refuse_a_foreign_origin(served: Site, path: str) -> None:
     token = (served.folder / "prefect" / "seatrial-serve.auth").read_text().strip()
     assert websocket(served, path, token) == '{"type":"auth_success"}'
     assert isinstance(websocket(served, path, "wrong"), WebSocketException)
@@ -126,7 +126,7 @@ def test_pages_of_other_origins_and_names_are_refused_even_with_the_login(served
     assert ask(served, "GET", "/", Host="evil.example.com").status_code == 400
 
 
-def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Site) -> None:
+def test_folders_of_runs_require_the_login_and_serve_sandboxed_pages(served: Site) -> None:
     (served.folder / "runs").mkdir(exist_ok=True)
     (served.folder / "runs" / "report.html").write_text("<p>a report</p>")
     response = ask(served, "GET", "/seatrial/runs/report.html", login=True)

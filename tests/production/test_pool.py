@@ -104,7 +104,9 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
     return longs
 
 
-def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
+def test_run_started_by_its_form_passes_and_writes_its_files(
+    pooled: Site, first: dict[str, Any]
+) -> None:
     assert without_extent(first["state"]["message"]) == "pass: connectivity, collectives: all pass"
     assert first["work_pool_name"] == "seatrial"
     folder = pooled.folder / "runs" / first["labels"]["seatrial.run"]
@@ -117,7 +119,7 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert {"judgements-trial", "summary-trial"} <= keys, (folder / "logs" / "run.log").read_text()
 
 
-def test_a_run_is_cancelled_and_another_is_killed(
+def test_only_the_killed_of_two_runs_raises_an_alert(
     pooled: Site, alerts: list[dict[str, Any]]
 ) -> None:
     cancelled, killed = start_longs(pooled, "one-of-each", "trial", "other")
@@ -159,9 +161,9 @@ def switch_off(pooled: Site, name: str) -> None:
     pooled.api("PATCH", f"/deployments/{deployment['id']}/schedules/{schedule['id']}", active=False)
 
 
-def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
-    """The kernel ends one run, which takes its nodes down; what became of the one that was killed
-    with it the next run says, before it has been silent for long.
+def test_restarted_worker_keeps_schedules_and_reports_runs_killed_with_it(pooled: Site) -> None:
+    """The kernel ends one run with its worker, and that run takes its nodes down. The next run
+    reports the one that was killed with the worker, before its heartbeat times out.
     """
     switch_off(pooled, "nightly")
     before = registered(pooled)
@@ -190,9 +192,9 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
     assert pooled.ended(after)["type"] == "COMPLETED"
 
 
-def test_the_worker_is_told_to_stop(pooled: Site) -> None:
-    """As by `docker compose stop` or systemd: its run takes its own nodes down, and says what
-    became of it.
+def test_worker_stopped_by_sigterm_takes_its_nodes_down(pooled: Site) -> None:
+    """As by `docker compose stop` or systemd: the run takes down its own nodes and records a
+    verdict.
     """
     (stopped,) = start_longs(pooled, "stopped", "trial")
     (worker,) = pooled.pids(WRAPPER)

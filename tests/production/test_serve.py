@@ -101,7 +101,7 @@ def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> 
     assert fresh.processes() == {}
 
 
-def test_serve_is_killed_and_started_again(fresh: Site) -> None:
+def test_restarted_serve_keeps_schedules_and_paused_runs(fresh: Site) -> None:
     fresh.write("other", nodes=2, platform={"kind": "local"})
     fresh.start("trial.yaml", "other.yaml", "--timezone", "UTC")
     brief = str(fresh.folder / "brief.yaml")
@@ -172,10 +172,8 @@ def run_elsewhere(site: Site, *arguments: str) -> subprocess.Popen[bytes]:
         )
 
 
-def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
-    """Nobody can ask its process: the lease runs out, and the server sees that its heart has
-    stopped.
-    """
+def test_run_of_a_lost_machine_crashes_and_frees_its_cluster(fresh: Site) -> None:
+    """The process cannot be asked: its lease expires, and the server misses its heartbeats."""
     if os.geteuid() != 0:
         pytest.skip("only root can give a run a process tree of its own")
     fresh.start("trial.yaml", "--timezone", "UTC")
@@ -201,7 +199,7 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
     assert (state["type"], state["message"]) == ("CRASHED", "no heartbeat for 90 s")
 
 
-def test_on_postgresql(tmp_path: Path) -> None:
+def test_serve_runs_with_postgresql_for_prefect_and_the_history(tmp_path: Path) -> None:
     with postgres_server() as socket:
         databases = {
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://postgres@/postgres?host={socket}",

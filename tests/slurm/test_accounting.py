@@ -53,7 +53,7 @@ def state(run_id: str, job_id: str) -> str:
     return job.state if job else "unknown"
 
 
-def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
+def test_accounting_says_how_a_job_forgotten_by_slurmctld_ended(slurm: SlurmCluster) -> None:
     run_id = f"{RUN_PREFIX}{secrets.token_hex(4)}"
     ended, failed = submitted(slurm, run_id, "exit 0"), submitted(slurm, run_id, "exit 3")
     cancelled, late = (submitted(slurm, run_id, "exec sleep 600") for _ in range(2))

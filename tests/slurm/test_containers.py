@@ -56,7 +56,9 @@ def test_the_whole_chain_runs_in_containers(slurm_console: Console, container: A
 
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
-def test_ranks_are_in_the_containers(container: Any, tmp_path: Path, launch: str) -> None:
+def test_ranks_run_in_the_containers_with_their_environment(
+    container: Any, tmp_path: Path, launch: str
+) -> None:
     described = {
         **container,
         "platform": {**container["platform"], "launch": launch},

@@ -18,7 +18,7 @@ def missing(settings: dict[str, Any], **fields: Any) -> list[Reason]:
     ).missing()
 
 
-def test_nothing_is_missing(settings: dict[str, Any]) -> None:
+def test_doctor_reports_nothing_missing(settings: dict[str, Any]) -> None:
     assert missing(settings) == missing({**settings, "launch": "srun", "mpi_plugin": "pmi2"}) == []
 
 
@@ -37,7 +37,7 @@ def test_what_sbatch_would_refuse_is_named(
     assert problem.code == "slurm-submit-refused"
 
 
-def test_an_image_and_its_runtime_are_looked_for(
+def test_doctor_names_an_unreadable_image_and_a_missing_pyxis(
     slurm: SlurmCluster, settings: dict[str, Any]
 ) -> None:
     pyxis = {**settings, "runtime": "pyxis"}

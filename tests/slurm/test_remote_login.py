@@ -37,7 +37,7 @@ def elsewhere(
 
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
-def test_everything_goes_through_the_login_node(
+def test_sessions_ranks_and_logs_go_through_the_login_node(
     elsewhere: dict[str, Any], tmp_path: Path, launch: str
 ) -> None:
     run = quick_run(
@@ -92,7 +92,7 @@ def test_a_plain_user_of_the_cluster_has_nodes_of_their_own(
     assert list((slurm.shared / USER).iterdir()) == []
 
 
-def test_a_whole_run_and_a_login_to_a_kept_node(
+def test_run_passes_and_its_kept_node_accepts_ssh(
     slurm_console: Console, elsewhere: dict[str, Any], slurm: SlurmCluster
 ) -> None:
     del slurm_console.environment["SLURM_CONF"]

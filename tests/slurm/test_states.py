@@ -48,7 +48,7 @@ def refused(run: Run) -> Reason:
         ({"args": ["--hold"]}, "slurm-job-held", "JobHeldUser"),
     ],
 )
-def test_what_will_never_start_fails_at_once(
+def test_job_that_can_never_start_fails_at_once(
     settings: dict[str, Any], tmp_path: Path, fields: dict[str, Any], code: str, words: str
 ) -> None:
     reason = refused(run_of(settings, tmp_path, **fields))

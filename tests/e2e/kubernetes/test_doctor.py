@@ -67,7 +67,7 @@ def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
     own_cluster.kubectl("delete", "storageclass", namespace)
 
 
-def test_what_is_there_is_no_problem(
+def test_doctor_reports_a_pending_claim_and_no_object_that_exists(
     ask: Ask, cluster: Cluster, namespace: str, claims: None
 ) -> None:
     cluster.kubectl(

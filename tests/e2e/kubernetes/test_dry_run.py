@@ -70,7 +70,7 @@ def golden(name: str) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
+def test_api_server_accepts_every_object_of_the_golden_files(dry_run: DryRun, name: str) -> None:
     objects = golden(name)
     assert dry_run(*objects) == [body["kind"] for body in objects]
 
@@ -111,7 +111,7 @@ def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun,
         ("a4x", "ComputeDomain", "spec.channel.template"),
     ],
 )
-def test_a_field_that_is_not_known_is_refused(
+def test_api_server_refuses_an_unknown_field(
     dry_run: DryRun, name: str, kind: str, path: str
 ) -> None:
     body = next(each for each in golden(name) if each["kind"] == kind)

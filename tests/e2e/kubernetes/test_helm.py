@@ -65,7 +65,7 @@ def rendered(
 
 
 @pytest.mark.parametrize("name", HELD_AGAINST)
-def test_the_same_objects_as_seatrial_render(template: Template, name: str) -> None:
+def test_chart_renders_the_same_objects_as_seatrial_render(template: Template, name: str) -> None:
     file = HELD_AGAINST[name]
     namespace = file["platform"].get("namespace", "default")
     assert rendered(template, values_for(file), namespace=namespace) == submitted(file)
@@ -78,7 +78,9 @@ EXPORTS = (  # the machine's, with the value's own in its place, and no defaults
 
 
 @pytest.mark.parametrize("launcher", ["job", "jobset"])
-def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str) -> None:
+def test_launcher_script_adds_a_config_map_and_its_settings_to_the_chart(
+    template: Template, tmp_path: Path, launcher: str
+) -> None:
     script = tmp_path / "run.sh"
     script.write_text('#!/bin/bash\nmpirun --hostfile "$HOSTFILE" hostname\n')
     values = values_for(changed("a4", {"launcher": launcher}, env={"NCCL_IB_TC": "53"}))
@@ -133,7 +135,7 @@ def test_somebody_elses_secret_is_taken_as_it_is(template: Template) -> None:
 GOOD: Values = {"workload": {"image": "registry.example.com/testbed:1"}, "keys": KEYS}
 
 
-def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) -> None:
+def test_default_values_render_two_a4_nodes_identically_each_time(template: Template) -> None:
     first, second = template(GOOD), template(GOOD)
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
@@ -209,7 +211,7 @@ def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) ->
         ("keys.existingSecret=mine", "keys.authorized_keys: keys.existingSecret is given too"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(
+def test_invalid_values_are_refused_in_one_line(
     template: Template, change: str, message: str
 ) -> None:
     done = template(GOOD, "--set", change)

@@ -102,7 +102,7 @@ def commands(notes: str, after: str) -> str:
     return "\n".join(line for line in lines[: lines.index("")])
 
 
-def test_a_testbed_by_helm(
+def test_testbed_installed_by_helm_comes_up_and_uninstalls_completely(
     install: Callable[..., str],
     helm: Callable[..., str],
     cluster: Cluster,

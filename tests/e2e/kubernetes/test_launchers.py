@@ -163,7 +163,7 @@ def test_a_trainjob_passes_with_the_variables_of_torchrun(
         assert job == f"{service}-node-0-0"
 
 
-def test_a_job_that_fails_fails_all_above_it_and_is_named(
+def test_trainjob_fails_and_names_the_job_below_it_that_failed(
     console: Console,
     trial: Callable[..., Path],
     cluster: Cluster,
@@ -171,7 +171,7 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     trainer: None,
     untouched: None,
 ) -> None:
-    """Its pods never get a node, and its time is over."""
+    """The pods of the job never get a node before its deadline."""
     out, nowhere = console.folder / "out", {"pool": "none"}
     process = console.start(
         "run",
@@ -195,7 +195,7 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     )
 
 
-def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(
+def test_reason_names_the_quota_that_keeps_the_mpi_operator_from_making_workers(
     console: Console,
     trial: Callable[..., Path],
     cluster: Cluster,
@@ -230,7 +230,7 @@ def test_a_killed_run_is_reaped(
     assert left(cluster, namespace) == ""
 
 
-def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
+def test_node_whose_container_dies_during_a_sweep_is_blamed(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, launcher: str
 ) -> None:
     run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))

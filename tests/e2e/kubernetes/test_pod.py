@@ -86,9 +86,11 @@ def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(
 
 
 @pytest.mark.parametrize("gpus", [0, 8])
-def test_ranks_are_confined(launched: Launch, own_cluster: Cluster, gpus: int) -> None:
-    """What sshd starts as root can gain nothing, and has the capabilities that a node needs
-    alone.
+def test_ranks_cannot_gain_privileges_and_have_only_needed_capabilities(
+    launched: Launch, own_cluster: Cluster, gpus: int
+) -> None:
+    """Processes that sshd starts as root cannot gain privileges and have only the capabilities that
+    a node needs.
     """
     more = {"gpus_per_node": gpus, "hardware": {"name": "test"}} if gpus else {}
     with launched(**more) as testbed:
@@ -126,7 +128,7 @@ def test_the_cluster_file_wins_over_machine_family_script_and_defaults(
     assert ranks["VERSION_ID"] == "12"  # the script's, of Debian 12
 
 
-def test_what_is_on_a_claim_is_there(
+def test_files_on_a_claim_are_visible_and_read_only_in_nodes(
     launched: Launch, own_cluster: Cluster, namespace: str
 ) -> None:
     common = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
@@ -162,7 +164,9 @@ def test_what_is_on_a_claim_is_there(
         own_cluster.kubectl("delete", "persistentvolume", namespace, "--wait=false")
 
 
-def test_a_volume_that_is_not_there_is_the_reason(launched: Launch, own_cluster: Cluster) -> None:
+def test_launch_error_names_the_volume_that_cannot_be_mounted(
+    launched: Launch, own_cluster: Cluster
+) -> None:
     disks = {"kind": "local-ssd", "mount": "/ssd"}
     with (
         pytest.raises(

@@ -125,7 +125,7 @@ def pod(cluster: Cluster, namespace: str, node: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def test_a_test_gives_way_to_a_pod_and_blames_nobody(
+def test_qualify_test_yields_to_a_pending_pod_and_blames_no_node(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
     node, other = own_cluster.nodes[:2]
@@ -155,7 +155,7 @@ def test_a_test_gives_way_to_a_pod_and_blames_nobody(
     assert waited_s < STARTS_WITHIN_S
 
 
-def test_the_gate_lets_in_what_passes(
+def test_gate_admits_a_node_that_passes_unless_somebody_else_cordoned_it(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
     node, other = own_cluster.nodes[:2]
@@ -232,7 +232,7 @@ def test_a_node_where_the_test_stays_pending_is_not_blamed(
         own_cluster.kubectl("delete", "pod", "train", "-n", "kube-system", "--grace-period=1")
 
 
-def test_rights_are_those_of_the_gate_and_no_more(
+def test_role_grants_exactly_the_rights_that_the_gate_needs(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
     account = f"system:serviceaccount:{namespace}:seatrial"

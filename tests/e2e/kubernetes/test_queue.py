@@ -30,7 +30,9 @@ def test_a_run_passes_in_a_queue_with_room(
     assert "all_reduce over 4 ranks" in run.check("collectives")["reason"]
 
 
-def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues: Queues) -> None:
+def test_run_waits_in_a_full_queue_says_so_once_and_then_passes(
+    console: Console, trial: Trial, queues: Queues
+) -> None:
     """The waiting line is on the terminal, in the run's log and in Prefect's."""
     queues.make()
     other = queues.occupy()
@@ -77,7 +79,7 @@ def test_a_run_that_is_preempted_blames_no_node(
     until(lambda: queues.admitted() == [other])
 
 
-def test_a_run_that_is_interrupted_while_it_waits(
+def test_run_interrupted_while_queued_is_inconclusive_and_leaves_the_queue(
     console: Console, trial: Trial, queues: Queues
 ) -> None:
     queues.make()

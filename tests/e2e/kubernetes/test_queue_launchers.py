@@ -30,7 +30,7 @@ def controllers(
         ("trainjob", 2, "node"),
     ],
 )
-def test_a_launcher_in_a_queue(
+def test_run_of_each_launcher_waits_in_a_queue_and_then_passes(
     controllers: None,
     console: Console,
     trial: Callable[..., Path],

@@ -127,7 +127,7 @@ def may(cluster: Cluster, account: str, namespace: str, verb: str, resource: str
     return bool(json.loads(answer)["status"]["allowed"])
 
 
-def test_the_namespace_of_the_server_admits_what_ships_and_refuses_pods_with_rights(
+def test_server_namespace_admits_shipped_pods_and_refuses_privileged_ones(
     site: Cluster,
 ) -> None:
     pods = list(site_pods())
@@ -143,7 +143,7 @@ def test_the_namespace_of_the_runs_admits_nodes_with_and_without_gpus(site: Clus
     assert ADMITTED in submit(site, RUNS, node(gpus_per_node=8, hardware={"name": "test"}))
 
 
-def test_the_baseline_admits_nodes_without_gpus_alone(
+def test_baseline_policy_admits_nodes_without_gpus_and_refuses_nodes_with_gpus(
     nodeless_cluster: Cluster, baseline: str
 ) -> None:
     assert ADMITTED in submit(nodeless_cluster, baseline, node())
@@ -161,7 +161,9 @@ def test_a_run_reaches_no_secret_of_the_server(site: Cluster, verb: str) -> None
 
 
 @pytest.mark.parametrize("account", [RUN, WORKER])
-def test_who_makes_jobs_makes_them_among_the_runs(site: Cluster, account: str) -> None:
+def test_service_accounts_may_create_jobs_only_in_the_namespace_of_runs(
+    site: Cluster, account: str
+) -> None:
     """A Job or a pod beside the server could mount its Secrets."""
     assert may(site, account, RUNS, "create", "jobs.batch")
     assert not may(site, account, SERVER, "create", "jobs.batch")

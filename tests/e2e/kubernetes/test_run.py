@@ -70,7 +70,7 @@ REFUSED = "127.0.0.1:9/nothing:1"  # no registry listens there
     ],
     ids=["image", "registry", "selector"],
 )
-def test_what_keeps_nodes_from_coming_up_is_the_reason(
+def test_reason_of_a_run_names_what_keeps_pods_from_starting(
     console: Console,
     trial: Callable[..., Path],
     cluster: Cluster,
@@ -90,7 +90,7 @@ def test_what_keeps_nodes_from_coming_up_is_the_reason(
 @pytest.mark.parametrize(
     ("platform", "kind"), [({"launcher": "jobset"}, "JobSet"), ({"queue": "night"}, "Workload")]
 )
-def test_a_kind_that_the_cluster_does_not_know_is_the_reason(
+def test_reason_names_a_resource_kind_that_the_cluster_does_not_have(
     console: Console,
     trial: Callable[..., Path],
     own_cluster: Cluster,
@@ -104,7 +104,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_the_reason(
     assert left(own_cluster, namespace) == ""
 
 
-def test_a_kind_that_was_removed_is_looked_up_again(
+def test_doctor_notices_that_a_resource_kind_was_removed(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
 ) -> None:
     with definitions(own_cluster, "jobset"):
@@ -115,7 +115,7 @@ def test_a_kind_that_was_removed_is_looked_up_again(
     assert "the cluster does not know JobSet" in doctor.out
 
 
-def test_a_quota_that_forbids_pods_is_the_reason(
+def test_reason_names_the_quota_that_forbids_pods(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
     cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", namespace)
@@ -188,7 +188,7 @@ def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
 
 
 @pytest.mark.parametrize("launcher", ["job", "pytorchjob"])
-def test_nodes_are_reached_by_name_where_asked(
+def test_nodes_are_reached_by_name_when_host_names_is_set(
     console: Console,
     trial: Callable[..., Path],
     cluster: Cluster,

@@ -84,10 +84,10 @@ def run(settings: dict[str, Any], cluster: Cluster, tmp_path: Path) -> Run:
 class TestPromises(Promises):
     """What every platform promises, and what RunAI's operator adds."""
 
-    def test_the_nodes_train_by_what_the_operator_tells_them(
+    def test_training_works_with_the_variables_that_the_operator_sets(
         self, launched: Testbed, run: Run, cluster: Cluster, namespace: str
     ) -> None:
-        """PET_* of a real PyTorchJob is in every session, and all that one process on each node
+        """Every session has PET_* of a real PyTorchJob and whatever else one process on each node
         needs to train.
         """
         contacts = on_each(launched.nodes, lambda node: set_up_node(launched, node, 30))
@@ -146,12 +146,11 @@ def test_a_whole_run_passes(
     assert "PRIVATE KEY" not in calls.read_text()
 
 
-def test_the_example_becomes_three_nodes_of_four_gpus(
+def test_example_cluster_file_creates_three_pods_of_four_gpus(
     calls: Path, cluster: Cluster, namespace: str
 ) -> None:
-    """Nothing runs: these nodes have no such pool.
-
-    Of an MPI workload the launcher is one more pod, without GPUs.
+    """The pods stay pending, because no node has such a pool. An MPI workload has a launcher as one
+    more pod, without GPUs.
     """
     example = load_cluster(ROOT / "deployments" / "clusters" / "gh200-runai.yaml")
     assert isinstance(example.platform, RunaiPlatform)

@@ -34,7 +34,7 @@ def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         pytest.skip(str(reason))
 
 
-def test_the_worker_has_put_everything_in_place(running: Site) -> None:
+def test_worker_registers_pool_deployments_and_automations(running: Site) -> None:
     pool = running.api("GET", "/work_pools/seatrial-kubernetes")
     (container,) = pool["base_job_template"]["job_configuration"]["job_manifest"]["spec"][
         "template"
@@ -143,8 +143,8 @@ def test_the_nodes_of_a_check_that_is_killed_are_reaped(running: Site) -> None:
     assert running.nodes() == ""
 
 
-def test_no_password_is_written_down_and_nothing_was_refused(running: Site) -> None:
-    """After all of the above."""
+def test_no_password_is_in_jobs_or_logs_and_the_worker_lacked_no_right(running: Site) -> None:
+    """Runs last, so that the logs hold what the other tests of this module did."""
     jobs = running.kubectl_runs("get", "jobs,pods", "--output", "yaml")
     worker = running.kubectl("logs", "deployment/seatrial-worker")
     assert "prefect.io/flow-run-id" in jobs

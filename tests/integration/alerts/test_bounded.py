@@ -91,7 +91,7 @@ def test_a_receiver_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.Mo
     assert delivery == Delivery(Receipt(), "not delivered within 3 s", failed=True)
 
 
-def test_what_is_delivered_comes_back_with_its_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivered_digest_returns_its_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     no_proxy(monkeypatch)
     with answering(iter([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])) as url:
         assert digest(BoundedSink(SINKS["webhook"](url))) == Delivery(Receipt(), "digest sent")

@@ -112,7 +112,7 @@ def test_mail_says_what_is_new_in_one_thread(
     assert first["references"] == last["references"] != ""
 
 
-def test_what_a_log_says_is_no_html_in_a_mail(mail: tuple[Mailbox, AlertSettings]) -> None:
+def test_log_text_adds_no_html_or_headers_to_a_mail(mail: tuple[Mailbox, AlertSettings]) -> None:
     box, settings = mail
     evil = (
         "<script>alert(1)</script> <a href='https://evil.example.com'>ok</a>\r\nBcc: "

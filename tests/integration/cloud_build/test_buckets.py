@@ -10,9 +10,7 @@ from tests.integration.cloud_build.building import build
 from tests.integration.google_cloud import GoogleCloud
 
 
-def test_a_bucket_that_is_named_needs_the_right_to_write_only(
-    cloud: GoogleCloud, tmp_path: Path
-) -> None:
+def test_named_bucket_needs_only_write_permission(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.buckets["my-bucket"] = "another"
     cloud.refuses = {
         f"{verb} /storage/v1/b": (403, "no storage.buckets access") for verb in ("GET", "POST")
@@ -28,7 +26,7 @@ def test_a_bucket_that_is_named_is_made_when_it_is_not_there(
     assert cloud.objects["my-bucket", cloud.submitted[0][1]["source"]["storageSource"]["object"]]
 
 
-def test_a_bucket_of_somebody_elses_is_not_used(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_bucket_of_another_project_is_not_used(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.buckets["my-project_cloudbuild"] = "attacker"
     with pytest.raises(MissingError) as error:
         build(cloud, tmp_path)

@@ -50,8 +50,8 @@ def test_a_build_is_submitted_waited_for_and_its_digest_returned(
     assert cloud.cancelled == []
 
 
-def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) -> None:
-    """The recipe as it stands: no arguments, and the base where the recipe has it."""
+def test_build_request_equals_that_of_gcloud(cloud: GoogleCloud, tmp_path: Path) -> None:
+    """The shipped recipe unchanged: without arguments, and with its own base image."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seatrial.builders.registry.look_up", lambda reference, login: None)
         built = build(cloud, tmp_path, args={})
@@ -70,7 +70,9 @@ def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) ->
     assert source["generation"] == "1700000000000001"
 
 
-def test_the_source_is_what_the_image_is_made_of(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_uploaded_source_archive_holds_only_the_files_of_the_image(
+    cloud: GoogleCloud, tmp_path: Path
+) -> None:
     build(cloud, tmp_path)
     source = cloud.submitted[0][1]["source"]["storageSource"]
     with tarfile.open(

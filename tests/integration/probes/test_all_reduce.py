@@ -17,7 +17,7 @@ def sums() -> list[Sums]:
     return [event for line in ended.lines if (event := read_sums(line))]
 
 
-def test_every_element_of_every_rank_is_right(sums: list[Sums]) -> None:
+def test_healthy_ranks_report_no_wrong_elements(sums: list[Sums]) -> None:
     clean = sums[0]
     assert (clean.rounds, clean.elements, clean.backend) == (2, 2_000_000, "gloo")
     assert [(rank.rank, rank.wrong) for rank in clean.ranks] == [(0, 0), (1, 0), (2, 0)]
@@ -31,7 +31,7 @@ def test_one_spoilt_element_is_seen_on_its_rank(sums: list[Sums]) -> None:
     ]
 
 
-def test_one_process_by_hand_passes() -> None:
+def test_probe_started_by_hand_as_one_process_passes() -> None:
     options = ["--rounds", "1", "--elements", "10", "--device", "cpu"]
     done = by_hand("all_reduce", *options)
     event = read_sums(done.lines[-1])

@@ -53,7 +53,7 @@ def launched() -> tuple[Ended, list[Sweep]]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_operation_reads_as_nccl_tests_do(
+def test_output_of_every_operation_parses_like_that_of_nccl_tests(
     launched: tuple[Ended, list[Sweep]], operation: str
 ) -> None:
     sweep = launched[1][OPERATIONS.index(operation)]

@@ -22,7 +22,7 @@ def test_healthy_processors_give_the_same_digest_each_time(
     assert list(first["digests"]) == ["float32"]
 
 
-def test_each_round_has_other_data(corruption: ModuleType, device: Any) -> None:
+def test_each_round_uses_different_data(corruption: ModuleType, device: Any) -> None:
     one, two = (corruption.mixed(device, 1000, seed) for seed in range(2))
     assert not device.same(one, two)
     assert corruption.search(device, 1)["digests"] != corruption.search(device, 2)["digests"]
@@ -43,15 +43,15 @@ def expected_fraction(index: int) -> float:
     return (bits >> 20 & 0xFFFFFF) / (1 << 24) - 0.5
 
 
-def test_a_result_that_is_wrong_each_time_changes_the_digest(
-    corruption: ModuleType, device: Any
-) -> None:
+def test_consistently_wrong_results_change_the_digest(corruption: ModuleType, device: Any) -> None:
     healthy, wrong = corruption.search(device, 1), corruption.search(device, 1, "wrong")
     assert wrong["wrong"] == ""
     assert wrong["digests"] != healthy["digests"]
 
 
-def test_a_result_that_changes_is_wrong(corruption: ModuleType, device: Any) -> None:
+def test_result_that_differs_between_repeats_is_reported_wrong(
+    corruption: ModuleType, device: Any
+) -> None:
     assert (
         corruption.search(device, 1, "unstable")["wrong"]
         == "float32: the same product differs when it is repeated"

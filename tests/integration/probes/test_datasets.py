@@ -136,7 +136,7 @@ def test_a_broken_file_is_one_line_that_names_it(
     assert capfd.readouterr() == ("", "")
 
 
-def test_data_that_is_not_there_is_downloaded_when_that_is_asked_for(
+def test_missing_dataset_is_an_error_that_suggests_the_download_option(
     tmp_path: Path, datasets: ModuleType
 ) -> None:
     nowhere = str(tmp_path / "data")

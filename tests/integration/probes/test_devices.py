@@ -42,7 +42,7 @@ def measured(program: Path) -> DeviceMeasurement:
     return cpu
 
 
-def test_the_processors_are_measured(program: Path) -> None:
+def test_probe_measures_the_cpu_of_the_node(program: Path) -> None:
     cpu = measured(program)
     assert (cpu.device, cpu.dtype, cpu.size, cpu.problem()) == ("cpu", "float32", 1024, None)
     assert len(cpu.matmul_tflops) >= 5
@@ -69,8 +69,8 @@ def test_nodes_of_one_machine_wait_for_each_other(program: Path) -> None:
         held.communicate(timeout=60)
 
 
-def test_nobody_waits_for_a_process_that_is_stopped(program: Path) -> None:
-    """Those that wait for it take another lock, one after another."""
+def test_probes_do_not_wait_for_a_stopped_process_that_holds_the_lock(program: Path) -> None:
+    """Processes that would wait for the stopped one take another lock, one after another."""
     holder = """if True:
         import fcntl, runpy, sys, time
         lock = runpy.run_path(sys.argv[1])["MachineLock"]()
@@ -128,8 +128,8 @@ def test_a_node_that_should_have_gpus_is_measured_with_torch(program: Path) -> N
     }
 
 
-def test_wrong_results_are_seen(device: Any) -> None:
-    """The target of the copy, and the repeated product, changed behind the back of each library."""
+def test_changed_product_or_copy_is_detected(device: Any) -> None:
+    """Changes the target of the copy and the repeated product behind the back of each library."""
     for name in ("product", "copy"):
         work, same = getattr(device, name)()
         work(2)

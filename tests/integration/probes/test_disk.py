@@ -95,7 +95,7 @@ def open_in(pid: int, folder: Path) -> bool:
     ("options", "words"),
     [((), "No such file or directory"), (("--bytes", str(1 << 33)), "too little is free")],
 )
-def test_a_folder_that_cannot_be_measured_is_named(
+def test_unusable_folder_is_reported_as_an_error(
     program: Path, options: tuple[str, ...], words: str
 ) -> None:
     place = Path("/nonexistent") if not options else Path("/proc")
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_measured_is_named(
     assert words in answer["error"]
 
 
-def test_what_is_read_back_otherwise_is_wrong(folder: Path, load: Load) -> None:
+def test_block_changed_after_writing_is_reported_wrong(folder: Path, load: Load) -> None:
     """A block that changed after it was written."""
     disk: Any = load("disk")
     content = b"x" * (MIB - 8)

@@ -36,7 +36,7 @@ def check(probes: Path, *options: str, nvidia_smi: str | None = None) -> tuple[i
     return done.returncode, done.stdout
 
 
-def test_what_hardware_reports_is_a_fault(probes: Path) -> None:
+def test_faults_reported_by_nvidia_smi_fail_the_check_in_one_line(probes: Path) -> None:
     status, line = check(probes, "slurm", "--gpus", "2", nvidia_smi=NVIDIA_SMI)
     assert status == 1
     assert line.startswith(
@@ -56,7 +56,7 @@ def test_a_gpu_or_port_that_is_missing_is_a_fault(probes: Path) -> None:
     assert " of 99 ports are active" in line
 
 
-def test_no_scheduler_and_no_network_is_asked(probes: Path) -> None:
+def test_check_calls_only_gpu_tools(probes: Path) -> None:
     check(probes, "slurm")
     called = (probes / "called").read_text().split() if (probes / "called").exists() else []
     assert set(called) <= {"nvidia-smi", "rocm-smi", "amd-smi"}
@@ -87,7 +87,7 @@ def test_a_hanging_tool_is_no_fault_and_the_check_ends_in_time(
         ),
     ],
 )
-def test_the_line_and_the_status_of_each_scheduler(
+def test_result_line_and_exit_status_follow_the_scheduler(
     load: Load,
     capsys: pytest.CaptureFixture[str],
     faults: list[str],
@@ -110,7 +110,7 @@ def test_old_and_harmless_xids_are_no_faults(load: Load) -> None:
     assert list(load("health").of_kernel(xids)) == ["Xid 79 at 0000:1b:00"]
 
 
-def test_the_hooks_call_the_check_as_it_is_called() -> None:
+def test_shipped_hooks_call_the_check_with_its_options() -> None:
     script = (DEPLOYMENTS / "slurm/check.sh").read_text()
     plugin = (DEPLOYMENTS / "kubernetes/node-problem-detector.json").read_text()
     assert "check.pyz --fast slurm --gpus 8 --ports 8" in script

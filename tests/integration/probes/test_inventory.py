@@ -75,7 +75,7 @@ def answer(probe: Path, nvidia_smi: str | None = None, **env: str) -> Inventory:
     return read_answer(Inventory, done.stdout)
 
 
-def test_this_machine_is_described(probe: Path) -> None:
+def test_inventory_reports_disk_memlock_and_hugepages_of_this_machine(probe: Path) -> None:
     known = answer(probe)
     assert known.disk_free_gb
     assert known.memlock_kib
@@ -236,7 +236,9 @@ def test_a_line_that_is_long_is_read_quickly(inventory: ModuleType) -> None:
     ("pci", "short"),
     [("00000000:1B:00.0", "0000:1b:00.0"), ("0000:1B:00.0", "0000:1b:00.0"), ("", "")],
 )
-def test_addresses_as_sysfs_has_them(inventory: ModuleType, pci: str, short: str) -> None:
+def test_pci_addresses_are_shortened_to_the_form_of_sysfs(
+    inventory: ModuleType, pci: str, short: str
+) -> None:
     assert inventory.short_address(pci) == short
 
 

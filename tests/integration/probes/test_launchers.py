@@ -28,12 +28,14 @@ def ranks_of(done: Ended) -> list[int]:
 
 @needs_mpirun
 @pytest.mark.slow
-def test_by_mpirun_on_one_node_it_meets_at_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_started_by_mpirun_on_one_node_meet_at_localhost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MASTER_PORT", str(free_port()))
     assert ranks_of(launch(2, *TRAINING)) == [0, 1]
 
 
-def test_contradictory_variables_are_one_line_and_status_2(
+def test_contradictory_rank_variables_exit_2_with_one_line(
     training: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended: list[int] = []

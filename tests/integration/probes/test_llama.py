@@ -162,7 +162,7 @@ def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter
         (("--checkpoint-dir", "/nowhere"), "--checkpoint-dir /nowhere: there is no such directory"),
     ],
 )
-def test_what_cannot_be_shared_is_one_line_before_the_first_step(
+def test_impossible_parallel_degrees_and_options_are_refused_before_the_first_step(
     options: tuple[str, ...], complaint: str
 ) -> None:
     ended = train_forked(2, *options)

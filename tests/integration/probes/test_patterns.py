@@ -60,7 +60,7 @@ def count_wrong(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_check_sees_what_is_lost_stale_or_misplaced(
+def test_result_check_detects_lost_stale_or_misplaced_elements(
     patterns: ModuleType, operation: str
 ) -> None:
     """The check itself, without any collective: a probe whose collective does nothing must count

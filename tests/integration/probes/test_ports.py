@@ -128,7 +128,7 @@ def test_a_port_is_listed_with_its_counters_and_its_pcie_link(
     assert (port.iommu, port.relaxed_ordering) == ("identity", True)
 
 
-def test_a_slow_path_has_a_code(ports: ModuleType, tmp_path: Path) -> None:
+def test_each_cause_of_a_slow_pcie_path_has_a_code(ports: ModuleType, tmp_path: Path) -> None:
     tree(tmp_path, acs=0x1D, nic=configuration(relaxed=False), iommu="DMA-FQ", lanes="8")
     remarks = list(slow_paths({"node-1": node(ports)}))
     assert {remark.code: str(remark) for remark in remarks} == {

@@ -50,7 +50,9 @@ def test_the_wait_for_a_processor_is_subtracted(load: Load, one_processor_for_fo
     assert 0.15 < own < 0.3
 
 
-def test_a_clock_stands_still_during_the_wait(load: Load, one_processor_for_four: None) -> None:
+def test_own_clock_does_not_advance_while_waiting_for_a_processor(
+    load: Load, one_processor_for_four: None
+) -> None:
     clock = load("processor_wait").own_clock_s
     first, began = clock(), time.perf_counter()
     work()
@@ -62,7 +64,7 @@ def test_a_sleep_is_no_wait_for_a_processor(load: Load) -> None:
     assert load("processor_wait").own_seconds(lambda: time.sleep(0.2)) > 0.15
 
 
-def test_a_node_that_its_own_limit_holds_back_is_slow(
+def test_cpu_throttling_by_a_cgroup_limit_is_not_subtracted(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe = load("processor_wait")

@@ -49,7 +49,7 @@ def gone(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])
-def test_nothing_is_left_however_it_ends(
+def test_probe_leaves_no_files_however_it_ends(
     probes: Path, folder: Path, end: signal.Signals | None
 ) -> None:
     with started(probes, folder) as program:
@@ -67,7 +67,7 @@ def test_nothing_is_left_however_it_ends(
         assert gone(folder)
 
 
-def test_a_request_that_cannot_be_met_is_answered(probes: Path, folder: Path) -> None:
+def test_invalid_request_is_answered_with_an_error(probes: Path, folder: Path) -> None:
     with started(probes, folder) as program:
         assert program.stdout
         program.stdout.readline()
@@ -81,7 +81,7 @@ def test_a_request_that_cannot_be_met_is_answered(probes: Path, folder: Path) ->
         }
 
 
-def test_a_shard_that_changed_is_wrong(probes: Path, folder: Path) -> None:
+def test_changed_shard_is_reported_wrong(probes: Path, folder: Path) -> None:
     with started(probes, folder) as program:
         assert program.stdout
         name = json.loads(program.stdout.readline())["folder"]

@@ -61,7 +61,7 @@ def test_only_free_memory_of_a_gpu_is_tested(load: Load, torch_cpu: Any) -> None
         assert thorough.words_to_test(torch_cpu, 0.9) == expected // words
 
 
-def test_memory_in_pieces_is_tested_as_far_as_it_goes(load: Load, torch_cpu: Any) -> None:
+def test_memory_is_allocated_in_chunks_until_allocation_fails(load: Load, torch_cpu: Any) -> None:
     thorough = load("thorough")
     sizes = iter([1000, 500])
     torch_cpu.empty_words = lambda count: (n := next(sizes, None)) and torch_cpu.indices(n)
@@ -83,7 +83,7 @@ def test_the_fastest_shape_is_measured(
     assert min(rate["samples"]) > 0
 
 
-def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(
+def test_shape_that_does_not_fit_in_memory_is_skipped(
     load: Load, torch_cpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = torch_cpu.torch
@@ -151,7 +151,7 @@ def test_every_pair_of_gpus_is_measured(load: Load, of_a_mib: Any, torch_cpu: An
     ]
 
 
-def test_a_copy_that_arrives_otherwise_is_wrong(of_a_mib: Any, torch_cpu: Any) -> None:
+def test_peer_copy_that_differs_from_its_source_is_a_problem(of_a_mib: Any, torch_cpu: Any) -> None:
     torch_cpu.same = lambda one, other: False
     _, problems = of_a_mib.peers([torch_cpu, torch_cpu], 0.01)
     assert problems[0].endswith("differs from its source")
@@ -162,7 +162,7 @@ def test_lists_of_processors_are_read(load: Load) -> None:
     assert load("thorough").cpus_of("\n") == set()
 
 
-def test_under_stress_all_devices_work_at_once(load: Load, torch_cpu: Any) -> None:
+def test_stress_runs_on_all_devices_at_once(load: Load, torch_cpu: Any) -> None:
     torch_cpu.size = 128
     outcomes = load("thorough").stress([torch_cpu, torch_cpu], 0.05)
     assert [(rates[0]["metric"], problem) for rates, problem in outcomes] == [
@@ -206,7 +206,9 @@ def test_the_properties_of_a_gpu_are_read(load: Load, monkeypatch: pytest.Monkey
     assert (gpu.pci_address(), asked[-1]) == ("", "")
 
 
-def test_sensors_are_read_by_nvml_where_it_is(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensors_are_read_by_nvml_or_else_by_nvidia_smi(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvml = SimpleNamespace(
         NVML_CLOCK_SM=1,
         NVML_TEMPERATURE_GPU=0,
@@ -267,7 +269,7 @@ def test_a_failing_measurement_does_not_stop_the_rest(load: Load, torch_cpu: Any
     assert [rate["metric"] for rate in outcome["rates"]] == ["matmul_stress"]
 
 
-def test_processors_have_only_a_memory_test(
+def test_cpu_gets_only_the_memory_test(
     load: Load, device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load("thorough"), "PROCESSORS_WORDS", 1 << 12)

@@ -50,7 +50,7 @@ def test_a_transformer_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
     assert summary["last_loss"] < 0.8 * summary["first_loss"]
 
 
-def test_a_transformer_of_unsaid_size_is_the_suites() -> None:
+def test_default_transformer_size_equals_that_of_the_suite() -> None:
     assert TransformerSize().model_dump() == asdict(models.TransformerSize())
 
 
@@ -62,7 +62,7 @@ def test_a_transformer_of_unsaid_size_is_the_suites() -> None:
         (["--model", "resnet18", "--layers", "3"], "are of transformer; --model is resnet18"),
     ],
 )
-def test_a_size_that_is_none_is_refused_in_one_line(
+def test_invalid_model_size_is_refused_in_one_line(
     training: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:

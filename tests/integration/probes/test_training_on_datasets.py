@@ -99,7 +99,7 @@ def test_two_ranks_share_the_images_of_a_pass(tmp_path: Path) -> None:
     assert 0 <= summary["communication_share"] <= 1
 
 
-def test_an_image_that_breaks_off_ends_the_training_in_one_line(tmp_path: Path) -> None:
+def test_truncated_image_ends_the_training_with_one_line(tmp_path: Path) -> None:
     write_imagenet(tmp_path)
     broken = tmp_path / "train/n01440764/n01440764_3.JPEG"
     broken.write_bytes(broken.read_bytes()[:1000])

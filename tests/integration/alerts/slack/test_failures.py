@@ -30,7 +30,7 @@ def test_a_failed_slack_message_is_repeated_by_the_next_run(
     assert "recovered" in slack.posted[0].shown
 
 
-def test_a_missing_scope_costs_only_the_files(
+def test_message_is_sent_without_files_when_a_scope_is_missing(
     slack: Slack, by_token: AlertSettings, store: Store
 ) -> None:
     slack.scopes = {"chat:write"}
@@ -68,7 +68,7 @@ def test_a_long_rate_limit_is_not_waited_for(
 
 
 @WAYS
-def test_a_broken_slack_is_tried_again_a_few_times(
+def test_server_errors_of_slack_are_retried_a_limited_number_of_times(
     slack: Slack, way: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
@@ -119,7 +119,7 @@ def test_a_dead_webhook_is_named(slack: Slack, by_webhook: AlertSettings) -> Non
 
 
 @WAYS
-def test_a_slack_that_hangs_is_not_waited_for(
+def test_slack_request_times_out_without_retry_when_slack_hangs(
     slack: Slack, way: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slack_sink, "TIMEOUT_S", 0.3)

@@ -93,7 +93,7 @@ def test_without_a_history_every_bad_run_sends_a_message_of_its_own(
     assert night(nights.good(3), None, by_token) == Notified("nothing new")
 
 
-def test_a_webhook_receives_only_what_is_new(
+def test_webhook_receives_only_the_start_and_the_end_of_an_incident(
     slack: Slack, by_webhook: AlertSettings, store: Store
 ) -> None:
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):

@@ -24,7 +24,7 @@ from tests.integration.alerts.slack.told import night
 from tests.slack_server import TOKEN, Slack
 
 
-def test_a_channel_and_mentions_of_the_clusters_own(slack: Slack, store: Store) -> None:
+def test_cluster_file_sets_channel_mentions_and_quiet(slack: Slack, store: Store) -> None:
     mentions = {"fail": ("U024BE7LH", "S0614TZR7"), "degraded": ("here",)}
     own = Notify(slack=SlackNotify(channel="gpu-east", mentions=mentions), quiet="digest")
     cluster = CLUSTER.model_copy(update={"notify": own})
