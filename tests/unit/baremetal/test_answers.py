@@ -120,7 +120,7 @@ def answer_of(hosts: Hosts, folder: Path, text: str) -> Any:
     return hosts.ask("gpu-1", {"verb": "check"}, 10)
 
 
-def test_what_a_login_prints_beside_the_answer_does_not_count(hosts: Hosts, tmp_path: Path) -> None:
+def test_login_banner_before_the_answer_is_ignored(hosts: Hosts, tmp_path: Path) -> None:
     answer = answer_of(
         hosts,
         tmp_path,
@@ -161,13 +161,13 @@ def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: P
     assert len(caught.value.reason.sentence) < 1000
 
 
-def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:
+def test_host_without_python3_is_named(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "status").write_text("127")
     with pytest.raises(SeatrialError, match="gpu-1: python3 missing or cannot be run"):
         answer_of(hosts, tmp_path, "")
 
 
-def test_a_machine_without_ssh_says_so(
+def test_missing_ssh_client_is_reported(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

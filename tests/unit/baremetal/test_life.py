@@ -80,7 +80,9 @@ def platform_and_run(
     return baremetal.platform(cluster), Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_is_launched_attached_collected_and_torn_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     site.answers["h2", "start"] = {
         "port": 223,
@@ -139,7 +141,7 @@ def test_hosts_of_one_machine_share_its_cores(
 
 
 @pytest.mark.parametrize("answer", [SILENT, LOST])
-def test_a_silent_host_stays_a_node_for_connectivity(
+def test_silent_host_remains_a_node_so_that_connectivity_judges_it(
     answer: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -171,7 +173,7 @@ def test_a_silent_host_stays_a_node_for_connectivity(
         ({"h2": Finished(3, "", "")}, "status 3"),
     ],
 )
-def test_hosts_that_refuse_end_the_launch(
+def test_launch_fails_when_a_host_refuses_or_answers_wrongly(
     answers: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -181,7 +183,7 @@ def test_hosts_that_refuse_end_the_launch(
         platform.launch(run)
 
 
-def test_a_host_that_remains_is_tried_again_until_its_deadline(
+def test_teardown_of_a_host_that_fails_is_retried_until_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -207,7 +209,7 @@ def test_a_host_that_remains_is_tried_again_until_its_deadline(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "-1", "1e12", "null"])
-def test_a_deadline_that_cannot_be_read_is_over(
+def test_unreadable_deadline_counts_as_expired(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, run = platform_and_run(tmp_path, monkeypatch, Site())
@@ -218,7 +220,7 @@ def test_a_deadline_that_cannot_be_read_is_over(
     assert baremetal.deadline_of(folder) == 0
 
 
-def test_a_silent_node_is_excused_by_its_jump_host_or_its_deadline(
+def test_silent_node_is_not_blamed_when_its_jump_host_failed_or_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -260,7 +262,7 @@ def test_an_image_is_pulled_on_the_hosts_that_lack_it(
         platform.launch(run)
 
 
-def test_a_file_that_is_not_there_cannot_be_pulled(
+def test_missing_image_file_fails_the_launch_without_a_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -286,7 +288,7 @@ def test_a_file_that_is_not_there_cannot_be_pulled(
         (REFUSED, "publickey"),
     ],
 )
-def test_what_keeps_a_run_from_starting(
+def test_missing_names_what_keeps_a_run_from_starting_on_a_host(
     answer: dict[str, Any] | Finished,
     words: str | None,
     tmp_path: Path,
@@ -359,7 +361,7 @@ def test_the_platform_this_machine_has_one_host_on_the_loopback_address(
         ({"image": "a:1"}, "image: has no use"),
     ],
 )
-def test_what_does_not_fit_this_machine(
+def test_cluster_file_fields_that_this_machine_cannot_use_are_refused(
     fields: dict[str, Any], problem: str, tmp_path: Path
 ) -> None:
     assert problem in refusal(

@@ -33,7 +33,7 @@ def ran(request: Mapping[str, object]) -> dict[str, object]:
     return answer
 
 
-def test_every_module_is_handed_over() -> None:
+def test_every_module_of_the_package_is_sent_to_hosts() -> None:
     assert {path.stem for path in MODULES} == {"__init__", *_MODULES}
 
 
@@ -102,7 +102,7 @@ def test_a_lock_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_a_link_is_no_lock(tmp_path: Path) -> None:
+def test_symbolic_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
     (tmp_path / LOCK).symlink_to(target)
@@ -111,7 +111,7 @@ def test_a_link_is_no_lock(tmp_path: Path) -> None:
     assert target.read_text() == "precious"
 
 
-def test_a_folder_is_no_lock(tmp_path: Path) -> None:
+def test_folder_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / LOCK).mkdir()
     with pytest.raises((OSError, ProblemError)):
         Lock(str(tmp_path)).take("r")

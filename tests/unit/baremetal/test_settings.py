@@ -80,7 +80,9 @@ def test_ssh_reads_the_settings_of_each_host(tmp_path: Path) -> None:
     assert (last["user"], last["port"]) == ("root", "22")
 
 
-def test_the_users_configuration_counts_but_cannot_weaken_host_keys(tmp_path: Path) -> None:
+def test_user_ssh_configuration_applies_but_cannot_disable_host_key_checking(
+    tmp_path: Path,
+) -> None:
     own = tmp_path / "own"
     own.write_text(
         "Host gpu-01\n  HostName 10.0.0.7\n  Port 2022\n  ProxyJump site\n  UserKnownHostsFile "
@@ -106,7 +108,7 @@ def test_the_users_configuration_counts_but_cannot_weaken_host_keys(tmp_path: Pa
     assert tuple(options[name] for name in names) == values
 
 
-def test_the_files_of_ssh_are_those_of_the_user_unless_one_is_named() -> None:
+def test_ssh_config_defaults_to_the_files_of_user_and_system() -> None:
     lines = ssh_config(settings()).splitlines()
     assert lines[-3:-1] == [
         f'    Include "{Path("~/.ssh/config").expanduser()}"',
@@ -228,7 +230,7 @@ def container_script(name: str) -> str:
         ({"builder": "docker", "build": "cpu"}, {"runtime": "podman"}, "image: needs a repository"),
     ],
 )
-def test_what_does_not_fit_a_container_is_one_line(
+def test_container_fields_that_do_not_fit_are_refused_in_one_line(
     tmp_path: Path, image: object, fields: dict[str, Any], problem: str
 ) -> None:
     platform = {"kind": "baremetal", "hosts": HOSTS, **fields}

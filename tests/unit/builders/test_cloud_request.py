@@ -46,7 +46,7 @@ def config(folder: Path, recipe: dict[str, Any], **settings: Any) -> CloudBuild:
         ),
     ],
 )
-def test_what_is_known_before_the_build_is_filled_in(
+def test_substitutions_known_before_the_build_are_filled_in(
     tmp_path: Path, image: str, filled: str
 ) -> None:
     own = config(tmp_path, {"images": [image], "substitutions": {"_KIND": "big"}})
@@ -103,7 +103,7 @@ def test_arguments_that_nothing_takes_are_refused(tmp_path: Path, step: dict[str
     check_recipe(config(tmp_path, {"steps": [step]}))
 
 
-def test_a_pool_has_machines_of_its_own(tmp_path: Path) -> None:
+def test_machine_type_is_refused_with_a_private_pool(tmp_path: Path) -> None:
     assert request(config(tmp_path, {"options": POOL}), "t")["options"] == POOL
     with pytest.raises(InputError, match=r"image\.machine: .* builds in a pool, .*; leave it out"):
         check_recipe(config(tmp_path, {"options": POOL}, machine="E2_HIGHCPU_8"))

@@ -38,7 +38,7 @@ def recipe(folder: Path, **image: Any) -> Docker | Buildah | CloudBuild:
         f"x@sha256:{64 * 'a'}",
     ],
 )
-def test_a_reference_is_an_image_that_exists(tmp_path: Path, reference: str) -> None:
+def test_image_given_as_a_reference_is_prebuilt(tmp_path: Path, reference: str) -> None:
     image = read(tmp_path, reference).image
     assert isinstance(image, Prebuilt)
     assert image.reference == reference
@@ -59,7 +59,7 @@ def test_the_projects_own_images_share_a_context(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_of_ones_own_is_its_own_context(tmp_path: Path) -> None:
+def test_folder_outside_the_project_is_its_own_build_context(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")
@@ -67,7 +67,7 @@ def test_a_folder_of_ones_own_is_its_own_context(tmp_path: Path) -> None:
     assert (image.context, image.dockerfile, image.name) == (folder, "Dockerfile", "mine")
 
 
-def test_project_and_region_are_the_repositorys(tmp_path: Path) -> None:
+def test_project_and_region_default_to_those_of_the_repository(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="cloud-build", repository=PKG_DEV)
     assert isinstance(image, CloudBuild)
     assert (image.own_project, image.own_region) == ("my-project", "us-central1")
@@ -152,7 +152,7 @@ def test_nodes_elsewhere_need_a_repository(tmp_path: Path) -> None:
     assert "image: needs a repository, from which the nodes of platform kubernetes pull it" in line
 
 
-def test_arguments_that_every_builder_knows_need_no_arg(tmp_path: Path) -> None:
+def test_predefined_proxy_arguments_need_no_arg_instruction(tmp_path: Path) -> None:
     assert recipe(tmp_path, **DOCKER, args={"HTTPS_PROXY": "http://proxy:3128"}).args
 
 

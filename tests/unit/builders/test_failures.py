@@ -88,7 +88,7 @@ def test_every_cause_has_a_code() -> None:
     assert codes | others == {code for code in CATALOG if code.startswith("image-build-")}
 
 
-def test_an_unknown_failure_is_the_last_line() -> None:
+def test_last_output_line_is_the_problem_of_an_unknown_failure() -> None:
     reason = failure("Step 1\n\nmake: *** [all] Error 2\n\n")
     assert (reason.code, reason.values["problem"]) == (
         "image-build-failed",
@@ -97,7 +97,7 @@ def test_an_unknown_failure_is_the_last_line() -> None:
     assert failure("").values["problem"] == "it printed nothing"
 
 
-def test_the_last_cause_counts() -> None:
+def test_only_a_cause_near_the_end_of_the_output_counts() -> None:
     output = (
         "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
     )

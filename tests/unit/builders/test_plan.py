@@ -44,7 +44,7 @@ def plan(
     return make_plan(image, platforms, digests, lambda tag: f"r.example.com/x/{image.name}:{tag}")
 
 
-def test_the_tag_can_be_read_and_holds_the_hash(own: Path) -> None:
+def test_tag_is_the_base_name_and_a_hash(own: Path) -> None:
     tag = plan(config(own)).tag
     assert tag.startswith("bookworm-slim-")
     assert len(tag) == len("bookworm-slim-") + 12
@@ -113,7 +113,7 @@ def test_ignored_files_do_not_change_the_tag(own: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["acceptance", "cpu", "pytorch-mpi", "testbed-a4"])
-def test_an_image_is_made_of_its_folder_the_common_one_and_the_probes(name: str) -> None:
+def test_build_context_holds_the_image_folder_common_and_the_probes(name: str) -> None:
     files = context_files(config(name))
     # What links lead to
     probes = {path.resolve().relative_to(IMAGES.parent).as_posix() for path in PROBES}
@@ -125,7 +125,7 @@ def test_an_image_is_made_of_its_folder_the_common_one_and_the_probes(name: str)
     assert all((IMAGES.parent / file).is_file() for file in files)
 
 
-def test_the_bases_of_the_images() -> None:
+def test_base_images_of_the_shipped_dockerfiles_are_found() -> None:
     assert bases_of(config("cpu")) == ["debian:bookworm-slim"]
     assert bases_of(config("cpu", args={"BASE": "r.io/debian:12"})) == ["r.io/debian:12"]
     assert bases_of(config("acceptance")) == [
@@ -135,7 +135,7 @@ def test_the_bases_of_the_images() -> None:
     ]
 
 
-def test_bases_are_what_lies_outside_the_dockerfile() -> None:
+def test_bases_are_images_that_are_not_stages_of_the_dockerfile() -> None:
     text = """\
 # FROM not:this
 ARG TAG=1 NAME="a"

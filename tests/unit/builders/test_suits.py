@@ -129,7 +129,7 @@ def test_a_missing_program_is_named_by_check(
     assert all(reasons[check].startswith(reason) for check, reason in lacking.items())
 
 
-def test_where_only_some_nodes_lack_it_they_are_named() -> None:
+def test_reason_names_the_nodes_when_only_some_lack_a_program() -> None:
     facts = {"node-0": fact(), "node-1": fact(nccl_tests="")}
     reasons = lacks(context(facts, gpus=4, image=None))
     assert reasons["collectives"].startswith("nccl-tests is missing on node-1: ")

@@ -126,7 +126,7 @@ def test_a_sparse_file_is_no_plain_file(tmp_path: Path) -> None:
     assert (status, "is no plain file" in output) == (2, True)
 
 
-def test_a_stream_ends_at_its_bounds() -> None:
+def test_bounded_stream_refuses_too_many_bytes_too_much_time_and_seeking_back() -> None:
     with pytest.raises(OutOfBoundsError, match="unpacks to more than 1,000 bytes"):
         BoundedStream(io.BytesIO(bytes(5000)), max_bytes=1000).seek(2000)
     with pytest.raises(OutOfBoundsError, match=r"takes longer than -1 s"):

@@ -19,9 +19,7 @@ if shutil.which("ssh-keygen") is None:
     pytest.skip("ssh-keygen is not installed", allow_module_level=True)
 
 
-def test_what_is_handed_over_can_be_verified_by_whoever_has_the_key(
-    bundle: Path, keys: Path
-) -> None:
+def test_signed_bundle_verifies_with_the_public_key(bundle: Path, keys: Path) -> None:
     status, output = verify(bundle, "--key", keys / "ours.pub")
     assert status == 0
     assert "6 files are unchanged; signed by ED25519 key SHA256:" in output
@@ -71,7 +69,9 @@ def test_a_bundle_repacked_by_tar_verifies(
     assert (outcome[0], message in outcome[1]) == (status, True), outcome
 
 
-def test_no_seatrial_is_needed_to_verify_it(bundle: Path, keys: Path, tmp_path: Path) -> None:
+def test_commands_in_verify_txt_verify_a_bundle_without_seatrial(
+    bundle: Path, keys: Path, tmp_path: Path
+) -> None:
     subprocess.run(["tar", "xzf", bundle, "-C", tmp_path], check=True)
     shutil.copy(keys / "ours.pub", tmp_path / TOP / "signer.pub")
     explained = (tmp_path / TOP / "VERIFY.txt").read_text()
@@ -107,8 +107,8 @@ def test_secrets_do_not_leave_in_a_bundle(tmp_path: Path, monkeypatch: pytest.Mo
         assert f"{TOP}/logs/passwd" not in archive.getnames()
 
 
-def test_what_an_earlier_run_left_in_the_folder_is_not_handed_over(tmp_path: Path) -> None:
-    """Also where the clock was set back between the two."""
+def test_bundle_leaves_out_files_of_an_earlier_run_in_the_same_folder(tmp_path: Path) -> None:
+    """Even if the clock was set back between the two runs."""
     leave_a_run(tmp_path / "run")
     (tmp_path / "run" / "logs" / "all_reduce-again-1.log").write_text("of another night")
     set_aside(tmp_path / "run")
@@ -120,7 +120,7 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_handed_over(tmp_path: Pat
         assert not [name for name in archive.getnames() if "again" in name]
 
 
-def test_without_a_key_it_says_who_signed_and_that_this_is_not_verified(
+def test_verify_without_a_key_says_that_the_signer_is_not_verified(
     bundle: Path, folder: Path
 ) -> None:
     status, output = verify(bundle)
@@ -158,9 +158,7 @@ def test_a_file_that_is_no_bundle_is_bad_input(
     assert (status, message in output) == (2, True)
 
 
-def test_an_archive_of_something_else_and_keys_that_are_none_are_bad_input(
-    bundle: Path, keys: Path
-) -> None:
+def test_foreign_archive_and_invalid_keys_are_bad_input(bundle: Path, keys: Path) -> None:
     other = tampered(bundle, lambda members: members.pop(MANIFEST))
     assert verify(other) == (
         2,

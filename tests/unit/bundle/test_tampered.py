@@ -117,7 +117,7 @@ def _moved_out(members: Members) -> None:
         (_second_top, "elsewhere: was added"),
     ],
 )
-def test_whatever_is_changed_is_named(
+def test_verify_names_every_kind_of_change(
     bundle: Path, keys: Path, change: Callable[[Members], object], line: str
 ) -> None:
     status, output = verify(tampered(bundle, change), "--key", keys / "ours.pub")
@@ -125,7 +125,7 @@ def test_whatever_is_changed_is_named(
     assert line in output
 
 
-def test_a_name_in_a_bundle_writes_no_line_of_its_own(bundle: Path, keys: Path) -> None:
+def test_file_name_in_a_bundle_cannot_forge_a_line_of_output(bundle: Path, keys: Path) -> None:
     fake = "../x\r\x1b[2Kok.tgz: 6 files are unchanged; signed by ED25519 key\n"
     evil = tampered(bundle, lambda members: _ahead(members, fake))
     message = (
@@ -152,7 +152,7 @@ def test_without_a_signature_a_changed_file_is_named_all_the_same(
     assert (status, "logs/all_reduce.log: is not what it was" in output) == (1, True)
 
 
-def test_data_behind_the_end_of_the_archive_is_found(bundle: Path, keys: Path) -> None:
+def test_data_after_the_end_of_the_archive_is_reported(bundle: Path, keys: Path) -> None:
     hidden = gzip.compress(b"hidden".ljust(10240, b"\0"))
     bundle.write_bytes(bundle.read_bytes() + hidden)
     assert verify(bundle, "--key", keys / "ours.pub") == (

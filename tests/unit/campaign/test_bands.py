@@ -83,7 +83,7 @@ def test_each_number_has_its_lowest_median_and_highest_part_by_hour(store: Store
     assert (matmul.hours, matmul.low) == ((0.0, 1.0, 2.0), (700, 650, 700))
 
 
-def test_only_the_report_of_the_campaign_itself_has_them(store: Store) -> None:
+def test_no_bands_for_a_run_other_than_the_stored_campaign(store: Store) -> None:
     assert bands_of(_result("night", "nightly"), store) == []
     assert bands_of(replace(_result("c", "soak"), started=START - timedelta(days=3)), store) == []
 

@@ -54,14 +54,14 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
     )
 
 
-def test_a_time_that_grows_is_a_loss() -> None:
+def test_growing_duration_counts_as_a_loss() -> None:
     readings = _healthy()
     readings[:, 5] *= np.linspace(1, 4, PHASES)
     check = drift_check([_numbers(readings, better="lower")], one_machine=False)
     assert (_suspect_names(check), check.verdict) == (["node-5"], Verdict.FAIL)
 
 
-def test_what_slows_all_nodes_names_none() -> None:
+def test_slowdown_of_all_nodes_blames_none() -> None:
     readings = np.asarray(_healthy() * np.linspace(1, 0.4, PHASES)[:, None], dtype=np.float64)
     assert drift_check([_numbers(readings)], one_machine=True).verdict is Verdict.PASS
 
@@ -78,7 +78,7 @@ def test_few_phases_are_not_judged() -> None:
     assert (check.verdict, check.reason.code) == (Verdict.NOT_RUN, "drift-too-few-phases")
 
 
-def test_minutes_alone_show_nothing() -> None:
+def test_drift_is_not_run_on_minute_readings_alone() -> None:
     check = drift_check([], one_machine=False, minutes=[_numbers(_healthy())])
     assert check.verdict is Verdict.NOT_RUN
 
@@ -91,7 +91,7 @@ def test_a_node_without_readings_is_left_out() -> None:
     assert len(check.judgements) == NODES - 1
 
 
-def test_trend_by_hand() -> None:
+def test_mann_kendall_p_value_matches_a_hand_calculation() -> None:
     readings = np.array([1.0, 3.0, 2.0, 4.0, np.nan, 6.0])
     p = mann_kendall(np.stack([readings, np.full(6, 2.0)], axis=1))
     assert p == pytest.approx([0.0864, 1.0], abs=1e-4)

@@ -46,7 +46,7 @@ def test_a_node_that_does_not_answer_leaves_a_gap() -> None:
     [([3, 3, 3], 0), ([3, 4, 6], 3), ([3, np.nan, 5], 2), ([7, 0, 1], 1), ([np.nan, 4, 4], 0)],
     ids=["steady", "rises", "across a gap", "begins anew", "first known later"],
 )
-def test_how_much_a_counter_rose(readings: list[float], rose: float) -> None:
+def test_counter_rise_is_summed_across_gaps_and_resets(readings: list[float], rose: float) -> None:
     assert risen(_series("flaps", readings)).tolist() == [rose]
 
 
@@ -64,18 +64,18 @@ def test_memory_errors_and_slowdowns_are_named() -> None:
     assert "84 C, node-1/gpu-0" in notes[1].sentence
 
 
-def test_the_minute_of_most_power_is_that_of_all_parts_together() -> None:
+def test_peak_power_is_the_largest_sum_over_all_parts_in_one_minute() -> None:
     power = _series("power_w", [700, 650, 100], [100, 640, np.nan])
     _, notes = minutes_check([power])
     assert [note.code for note in notes] == ["minutes-most-power"]
     assert "1.29 kW at hour 0.02" in notes[0].sentence
 
 
-def test_without_readings_nothing_passes() -> None:
+def test_minutes_check_without_readings_is_not_run() -> None:
     assert minutes_check([])[0].verdict is Verdict.NOT_RUN
 
 
-def test_hourly_medians_for_the_drift() -> None:
+def test_hourly_medians_are_taken_of_gauges_and_not_of_counters() -> None:
     series = _series("clock_mhz", [1980.0] * 360, [*[1980.0] * 180, *[1500.0] * 180])
     numbers = hourly(series)
     assert numbers is not None

@@ -18,7 +18,7 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
         ("H100-SXM", None, None),
     ],
 )
-def test_an_older_version_is_named_with_the_first_one(
+def test_nccl_too_old_for_the_hardware_is_named_with_the_first_version(
     hardware: str, version: str | None, first: str | None
 ) -> None:
     reason = older_nccl(hardware, version)

@@ -46,7 +46,7 @@ def test_references_of_four_trays_depend_on_fabric_and_arm(
 
 @pytest.mark.parametrize("fabric", ["MNNVL+EFA", "MNNVL+IB", "MNNVL+IB-4x400G"])
 @pytest.mark.parametrize("algorithm", [None, "Ring"])
-def test_what_nvlink_carries_is_not_impossible_where_a_network_joins_the_racks(
+def test_nvlink_bandwidth_is_possible_for_racks_joined_by_a_network(
     fabric: str, algorithm: str | None
 ) -> None:
     conditions: dict[str, ConditionValue] = {

@@ -85,13 +85,15 @@ a process exited with an error 2
     ("width", "dashes"), [(40, True), (74, True), (76, True), (74, False), (76, False)]
 )
 @pytest.mark.parametrize("cause", _boxes())
-def test_open_mpi_wraps_its_texts(cause: str, dashes: bool, width: int) -> None:
+def test_messages_of_open_mpi_are_recognised_at_any_line_width(
+    cause: str, dashes: bool, width: int
+) -> None:
     lines = textwrap.wrap(_boxes()[cause], width)
     findings = classify([RULE, *lines, RULE] if dashes else lines)
     assert any(finding.cause.startswith(cause.rstrip("2 ")) for finding in findings)
 
 
-def test_boxes_name_host_and_rank() -> None:
+def test_boxed_messages_of_open_mpi_name_host_and_rank() -> None:
     (lost,) = classify(
         [RULE, *textwrap.wrap(_boxes()["lost communication with a daemon"], 74), RULE]
     )
@@ -215,7 +217,7 @@ _OTHERS = OTHER_VERSIONS.strip().split("\n")
 @pytest.mark.parametrize(
     ("head", "line"), list(zip(_OTHERS[::2], _OTHERS[1::2], strict=True)), ids=_OTHERS[::2]
 )
-def test_what_other_versions_and_programs_print(head: str, line: str) -> None:
+def test_messages_of_other_versions_and_programs_are_classified(head: str, line: str) -> None:
     (finding,) = classify([line])
     assert f"{finding.code} | {finding.host or '-'}" == head
 
@@ -256,7 +258,7 @@ def test_torchruns_root_cause_names_host_and_rank() -> None:
     assert (first.code, first.host, first.rank) == ("log-torch-root-cause", "node-3", 11)
 
 
-def test_a_status_shows_the_nearest_words_of_its_host() -> None:
+def test_evidence_of_an_nccl_status_is_the_nearest_warning_of_its_host() -> None:
     warning = "NCCL WARN something that no table has"
     lines = [
         NCCL + warning,
@@ -361,7 +363,9 @@ def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
         ),
     ],
 )
-def test_programs_beside_nccl_are_read(line: str, code: str, words: str) -> None:
+def test_messages_of_programs_other_than_nccl_are_classified(
+    line: str, code: str, words: str
+) -> None:
     (finding,) = classify([line])
     assert (finding.code, words in finding.place) == (code, True), finding.place
 

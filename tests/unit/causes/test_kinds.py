@@ -43,11 +43,11 @@ def test_the_first_finding_names_cause_host_and_rank(printed: dict[str, Any]) ->
         "node-2 kernel: [ 2484.3] {359}[Hardware Error]: event severity: corrected",
     ],
 )
-def test_words_out_of_place_name_no_cause(line: str) -> None:
+def test_lines_that_only_quote_an_error_name_no_fatal_cause(line: str) -> None:
     assert all(not finding.fatal or finding.unknown for finding in classify([line]))
 
 
-def test_a_fatal_warning_is_not_hidden_by_a_note_of_its_class() -> None:
+def test_fatal_warning_is_listed_beside_a_note_with_the_same_code() -> None:
     of_class = "a:1:2 [0] net_ib.cc:1 NCCL WARN {}"
     lines = map(
         of_class.format,
@@ -62,7 +62,7 @@ def test_a_fatal_warning_is_not_hidden_by_a_note_of_its_class() -> None:
     )
 
 
-def test_an_exception_that_ends_a_program_follows_its_cause() -> None:
+def test_cause_of_an_uncaught_exception_comes_before_the_termination() -> None:
     lines = [
         "terminate called after throwing an instance of 'c10::Error'",
         "  what():  CUDA error: out of memory",

@@ -381,7 +381,7 @@ def test_a_report_names_its_cause_host_and_rank(
         ),
     ],
 )
-def test_words_out_of_place_name_no_cause(line: str) -> None:
+def test_lines_that_only_mention_an_error_name_no_fatal_cause(line: str) -> None:
     assert all(not finding.fatal or finding.unknown for finding in classify([line])), classify(
         [line]
     )
@@ -419,7 +419,7 @@ def test_a_broken_gpu_comes_before_a_time_out_that_follows_a_program_on_another(
     assert [finding.code for finding in findings] == ["log-xid-79", "log-xid-31", "log-watchdog"]
 
 
-def test_nccl_goes_on_without_its_port_for_ras() -> None:
+def test_failed_bind_of_the_nccl_ras_port_is_only_a_note() -> None:
     line = (
         "a:1:2 [0] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use"
     )

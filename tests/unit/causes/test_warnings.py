@@ -27,13 +27,13 @@ def test_every_warning_has_a_class_a_cause_and_an_action() -> None:
         assert finding.code != "log-warning" and finding.next_step and finding.host == "node-a", row
 
 
-def test_the_table_is_sorted_so_that_a_new_release_is_a_diff() -> None:
+def test_warning_table_is_sorted_and_has_no_duplicates() -> None:
     formats = [row["format"] for row in rows()]
     assert formats == sorted(set(formats))
     assert all(row["first"] and row["last"] for row in rows())
 
 
-def test_every_rule_of_classes_decides_some_warning() -> None:
+def test_every_classification_rule_applies_to_some_warning() -> None:
     with RULES.open(encoding="utf-8", newline="") as file:
         rules = list(csv.DictReader(file))
     assert {rule["class"] for rule in rules} == CLASSES
@@ -73,7 +73,7 @@ def test_a_warning_is_read_by_its_words(warning: str, code: str, severity: str) 
     assert (finding.code, finding.severity) == (code, severity)
 
 
-def test_a_class_never_hides_a_cause_that_is_named() -> None:
+def test_specific_cause_comes_before_generic_warning_classes() -> None:
     lines = [
         LINE.format("socketProgress: unheard of"),
         LINE.format("Broadcast : root argument is NULL"),
@@ -120,5 +120,5 @@ def test_a_format_of_nothing_but_conversions_is_no_warning() -> None:
     assert normalized(r"first %5.2f\n second") == "first *"
 
 
-def test_the_table_names_no_place_of_this_machine() -> None:
+def test_warning_table_holds_no_path_of_the_machine_that_made_it() -> None:
     assert not any(str(Path.home()) in row["format"] for row in rows())

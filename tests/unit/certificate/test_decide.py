@@ -184,7 +184,7 @@ def test_a_check_must_pass_in_every_run(
     assert code in (None, row["code"])
 
 
-def test_a_pass_that_was_compared_with_nothing_is_not_shown(site: Site) -> None:
+def test_requirement_is_not_shown_by_a_pass_without_a_baseline(site: Site) -> None:
     from dataclasses import replace
 
     from seatrial.model.result import Expected
@@ -194,7 +194,7 @@ def test_a_pass_that_was_compared_with_nothing_is_not_shown(site: Site) -> None:
     assert site.rows()["P"]["code"] == "requirement-not-compared"
 
 
-def test_evidence_leads_to_the_number(site: Site) -> None:
+def test_evidence_points_to_the_deciding_number_in_run_json(site: Site) -> None:
     site.certify([GOOD, run_of(judgement(70.0), judgement(58.0), run_id="b")], [BUSBW])
     evidence = site.rows()["BW"]["evidence"]
     assert evidence == {
@@ -228,7 +228,7 @@ def test_an_exception_counts_until_its_date(
     assert "A. Smith" in (site.certificate / "certificate.html").read_text()
 
 
-def test_not_met_outweighs_not_shown(site: Site) -> None:
+def test_not_met_takes_precedence_over_not_shown(site: Site) -> None:
     low = {**BUSBW, "id": "LOW", "limit": {"at_least": 99}}
     status, output = site.certify([GOOD], [BUSBW, low, {**BUSBW, "id": "NONE", "check": "rdma"}])
     assert (status, output.splitlines()[-1]) == (1, "not met: 1 met, 1 not met, 1 not shown")

@@ -74,14 +74,14 @@ def test_a_bad_requirement_is_named(site: Site, more: dict[str, Any], line: str)
         ),
     ],
 )
-def test_what_does_not_fit_together_is_named(
+def test_inconsistent_requirements_and_exceptions_are_bad_input(
     site: Site, requirements: list[dict[str, Any]], exceptions: list[dict[str, Any]], line: str
 ) -> None:
     status, output = site.certify([RUN], requirements, exceptions=exceptions)
     assert (status, line in output) == (2, True), output
 
 
-def test_an_equals_takes_conditions_of_the_run_alone(site: Site) -> None:
+def test_equals_limit_accepts_only_conditions_of_the_run(site: Site) -> None:
     requirement = {
         "id": "P",
         "text": "x",

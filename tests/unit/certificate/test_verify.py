@@ -54,7 +54,7 @@ def test_one_changed_byte_is_named(site: Site, keys: Path, name: str) -> None:
 
 
 @needs_ssh_keygen
-def test_without_the_key_a_new_checksum_does_not_help(site: Site, keys: Path) -> None:
+def test_recomputed_checksums_without_the_signing_key_are_refused(site: Site, keys: Path) -> None:
     site.certify([RUN], LOW, "--sign", keys / "ours")
     file = site.certificate / "evidence/1/run.json"
     file.write_text(file.read_text().replace("60.0", "160.0"))
@@ -143,7 +143,7 @@ def test_the_page_must_show_the_certificate(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "added", "missing"])
-def test_other_files_are_named(site: Site, kind: str) -> None:
+def test_linked_added_and_missing_files_are_named(site: Site, kind: str) -> None:
     site.certify([RUN], [BUSBW])
     odd = site.certificate / "evidence" / "odd"
     if kind == "link":
@@ -179,7 +179,7 @@ def test_hostile_texts_are_shown_as_text(site: Site, text: str) -> None:
     assert command("verify", site.certificate)[0] == 0
 
 
-def test_the_folder_is_the_users_alone(site: Site) -> None:
+def test_certificate_folder_is_readable_by_its_user_only(site: Site) -> None:
     site.certify([RUN], [BUSBW])
     for path in (site.certificate, *site.certificate.rglob("*")):
         expected = 0o700 if path.is_dir() else 0o600
@@ -187,7 +187,7 @@ def test_the_folder_is_the_users_alone(site: Site) -> None:
     assert not [path for path in site.folder.iterdir() if path.name.startswith(".seatrial")]
 
 
-def test_the_folder_may_be_in_a_shared_one_and_requirements_a_link(site: Site) -> None:
+def test_certificate_may_lie_in_a_sticky_folder_and_requirements_be_a_link(site: Site) -> None:
     shared = site.folder / "shared"
     shared.mkdir()
     shared.chmod(0o1777)

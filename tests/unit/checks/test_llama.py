@@ -59,7 +59,7 @@ def odd(rank: int, by: str, *, is_certain: bool = True) -> dict[str, Any]:
     return {"rank": rank, "host": f"node-{rank}", "by": by, "replays": 2, "is_certain": is_certain}
 
 
-def test_each_replay_is_a_reading_of_its_own(tmp_path: Path) -> None:
+def test_each_replay_time_is_a_separate_measurement(tmp_path: Path) -> None:
     times = [[10.0, 11.0, 12.0]] * (RANKS - 1) + [[80.0, 90.0, 85.0]]
     check = conclude(tmp_path, replays={"steps": 10, "odd": [], "step_ms": times})
     assert check.verdict is Verdict.PASS, check.reason
@@ -84,7 +84,7 @@ def test_each_replay_is_a_reading_of_its_own(tmp_path: Path) -> None:
         ("copies", odd(2, "copy", is_certain=False), Verdict.INCONCLUSIVE, "copies-differ", None),
     ],
 )
-def test_a_rank_with_other_bits_is_named_where_a_majority_says_what_is_right(
+def test_rank_that_differs_bitwise_is_blamed_only_by_a_majority(
     part: str,
     odd_rank: dict[str, Any],
     verdict: Verdict,

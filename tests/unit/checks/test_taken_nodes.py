@@ -34,7 +34,7 @@ def taken() -> Testbed:
 
 
 @pytest.mark.parametrize("name", ["{0}", "{0}--{1}", "{1}--{0}"])
-def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -> None:
+def test_node_taken_away_by_its_scheduler_is_not_blamed(taken: Testbed, name: str) -> None:
     names = [node.name for node in taken.nodes]
     suspect = Suspect(
         "link" if "--" in name else "node",
@@ -57,10 +57,8 @@ def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -
         Reason.of("container-exited", what="pod trial-0", exit_code=137, cause=""),
     ],
 )
-def test_a_node_whose_pod_ended_is_not_to_blame_if_it_was_taken_away(
-    taken: Testbed, ended: Reason
-) -> None:
-    """The connection says how the pod ended, as one through the API server does."""
+def test_node_whose_pod_ended_by_preemption_is_not_blamed(taken: Testbed, ended: Reason) -> None:
+    """The error of the connection says how the pod ended, as the API server reports it."""
 
     def dial(_node: Node, _timeout_s: float) -> NoReturn:
         raise OSError(ended)
@@ -73,13 +71,13 @@ def test_a_node_whose_pod_ended_is_not_to_blame_if_it_was_taken_away(
     assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE, ())
 
 
-def test_the_name_of_a_node_may_look_like_that_of_a_link(taken: Testbed) -> None:
+def test_node_with_a_link_separator_in_its_name_is_excused(taken: Testbed) -> None:
     node = replace(taken.nodes[0], name="rack--1")
     testbed = replace(taken, nodes=(node,), blameless_reason=lambda _: ENDED)
     assert excused(failed(Suspect("node", node.name, 1.0, REFUSED)), testbed).suspects == ()
 
 
-def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
+def test_node_that_was_not_taken_away_is_still_blamed(taken: Testbed) -> None:
     here, gone = (Suspect("node", node.name, 1.0, REFUSED) for node in reversed(taken.nodes))
     check = excused(failed(gone, here), taken)
     assert (check.verdict, check.suspects) == (Verdict.FAIL, (here,))

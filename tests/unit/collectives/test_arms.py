@@ -138,7 +138,7 @@ def test_every_arm_is_swept_after_the_operations_with_its_own_variables(
     assert " ".join(latency) == "all_reduce_perf -b 8 -e 65536 -f 2 -g 1 -w 20 -n 200 -d float"
 
 
-def test_the_arm_is_a_condition_and_the_sweep_without_one_keeps_its_history(
+def test_arm_is_a_condition_and_the_plain_sweep_keeps_its_series_name(
     swept: Callable[..., tuple[Check, Mpirun]],
 ) -> None:
     check, _ = swept(nodes_of(2, 4, gpus=4), sizes=GPU_SIZES)
@@ -177,7 +177,7 @@ def test_the_arm_is_a_condition_and_the_sweep_without_one_keeps_its_history(
         (4, 1, 0, ["latency"]),
     ],
 )
-def test_only_arms_that_mean_something_are_swept(
+def test_only_arms_that_apply_to_the_cluster_are_swept(
     nodes: int, slots: int, gpus: int, arms: list[str]
 ) -> None:
     section = load_suite("nightly").section(Collectives)
@@ -187,7 +187,7 @@ def test_only_arms_that_mean_something_are_swept(
     assert [sweep.arm for sweep in planned if sweep.arm] == arms
 
 
-def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(
+def test_node_corrupt_in_the_intra_arm_is_named_and_later_arms_leave_it_out(
     swept: Callable[..., tuple[Check, Mpirun]],
 ) -> None:
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
@@ -210,10 +210,10 @@ def test_a_fault_of_all_nodes_blames_none(swept: Callable[..., tuple[Check, Mpir
     assert (check.verdict, check.suspects) == (Verdict.CORRUPT, ())
 
 
-def test_a_node_that_cannot_be_reached_is_left_to_the_roll_call(
+def test_unreachable_node_in_an_arm_is_not_blamed_and_later_arms_run(
     swept: Callable[..., tuple[Check, Mpirun]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have been preempted; and the sweeps that follow are tried."""
+    """The node may have been preempted; the sweeps after it are tried."""
 
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
         if [node.name for node in testbed.nodes] == ["node-2"]:
@@ -226,7 +226,7 @@ def test_a_node_that_cannot_be_reached_is_left_to_the_roll_call(
 
 
 @pytest.mark.parametrize("whole_works", [True, False])
-def test_a_network_that_joins_no_gpus_of_one_node_is_not_blamed(
+def test_failed_network_arm_blames_no_node(
     swept: Callable[..., tuple[Check, Mpirun]], whole_works: bool
 ) -> None:
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
@@ -271,7 +271,7 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
     assert "all_reduce (intra) busbw_plateau 60.0 GB/s on node-5" in check.reason.sentence
 
 
-def test_one_node_is_held_against_what_is_published_of_one() -> None:
+def test_intra_arm_is_judged_by_the_published_figure_of_one_node() -> None:
     """Four nodes over InfiniBand have no row of their own, but NVLink inside a node is known."""
     conditions: dict[str, ConditionValue] = {
         "operation": "all_reduce",
@@ -291,7 +291,7 @@ def test_one_node_is_held_against_what_is_published_of_one() -> None:
     assert "480 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason.sentence
 
 
-def test_doubtful_nodes_alone_are_swept_again(
+def test_only_doubtful_nodes_are_swept_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fake = Mpirun(in_full)

@@ -185,7 +185,7 @@ def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(
     assert "alltoall was not tried" in done.reason.sentence
 
 
-def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -> None:
+def test_no_operation_is_tried_after_the_head_is_unreachable(check: Callable[..., Check]) -> None:
     asked = []
 
     def answer(operation: str) -> MpiResult:
@@ -209,7 +209,7 @@ def test_a_machine_that_is_too_busy_ends_the_check_without_blame(
     ), done.reason
 
 
-def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
+def test_collectives_with_one_remaining_node_are_not_run(check: Callable[..., Check]) -> None:
     done = check(result(table()), make_testbed(1))
     assert (done.verdict, done.reason.sentence) == (
         Verdict.NOT_RUN,
@@ -270,7 +270,7 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(
     assert {m.conditions["ranks"] for m in swept.check.measurements} == {3}
 
 
-def test_where_only_one_node_is_left_the_rest_is_not_tried(
+def test_operations_after_the_loss_of_all_but_one_node_are_not_tried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     died = Suspect("node", "node-1", 1.0, uncoded("no route to host"))

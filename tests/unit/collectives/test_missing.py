@@ -23,8 +23,10 @@ def test_a_torn_line_of_the_header_is_no_missing_rank(check: Callable[..., Check
     assert {m.conditions["ranks"] for m in done.measurements} == {4}
 
 
-def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Check]) -> None:
-    """busbw is algbw in a broadcast, so only the header tells."""
+def test_missing_ranks_that_only_the_header_shows_are_inconclusive(
+    check: Callable[..., Check],
+) -> None:
+    """busbw equals algbw in a broadcast, so only the header shows the number of ranks."""
     lines = [
         line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast")
         for line in table(listed=3)
@@ -35,9 +37,7 @@ def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Chec
 
 
 @pytest.mark.parametrize("left", [(4096,), (4096, 16384), (16384, 65536)])
-def test_sizes_that_did_not_come_are_named(
-    check: Callable[..., Check], left: Sequence[int]
-) -> None:
+def test_missing_message_sizes_are_named(check: Callable[..., Check], left: Sequence[int]) -> None:
     done = check(result(table(sizes=left)))
     gone = [
         name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left
@@ -50,7 +50,7 @@ def test_sizes_that_did_not_come_are_named(
     assert {m.metric for m in done.measurements} == {"busbw", "latency"}
 
 
-def test_memory_that_is_too_small_is_named(check: Callable[..., Check]) -> None:
+def test_sizes_cut_off_by_small_gpu_memory_are_named(check: Callable[..., Check]) -> None:
     done = check(
         result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])])
     )
@@ -66,7 +66,7 @@ def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) ->
     assert (done.verdict, "64K" in done.reason.sentence) == (Verdict.INCONCLUSIVE, True)
 
 
-def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
+def test_nccl_tests_built_without_mpi_fail_the_check(check: Callable[..., Check]) -> None:
     copies = [
         line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}")
         for i in range(4)
@@ -95,7 +95,7 @@ def test_a_sweep_of_gpus_that_ends_within_latency_has_no_plateau(
     assert len([m for m in done.measurements if m.metric == "busbw_plateau"]) == plateaus
 
 
-def test_a_large_size_of_gpus_that_falls_off(
+def test_bandwidth_that_drops_at_the_largest_size_is_degraded(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
@@ -115,7 +115,7 @@ def test_a_large_size_of_gpus_that_falls_off(
     ), done.reason
 
 
-def test_ranks_in_groups_are_named(check: Callable[..., Check]) -> None:
+def test_ranks_split_into_groups_are_inconclusive(check: Callable[..., Check]) -> None:
     """NCCL_TESTS_SPLIT in the environment of a run: two groups of two."""
     lines = [
         line.replace("Group  0", "Group  1") if "Rank  2" in line or "Rank  3" in line else line

@@ -70,7 +70,7 @@ def test_a_silent_fallback_to_sockets_fails(
         )
 
 
-def test_nccl_is_asked_for_its_network_once_and_the_cluster_file_wins(
+def test_nccl_debug_info_is_set_for_the_first_sweep_unless_the_cluster_file_sets_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
@@ -131,7 +131,7 @@ def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(
     assert fake.argvs[1][-4:] == ["-R", "1", "-G", "1"]
 
 
-def test_the_line_of_a_sweep_is_the_one_that_mpirun_gets(tmp_path: Path) -> None:
+def test_shown_sweep_command_equals_the_mpirun_command_line(tmp_path: Path) -> None:
     run = make_run(tmp_path, nodes=2, sizes=GPU_SIZES, gpu={"gpus_per_process": 2, "args": "-c 1"})
     (line,) = sweep.sweep_commands(
         run, make_testbed(2, gpus=4, env={"NCCL_NET": "IB", "MARK": "a b"})
@@ -148,12 +148,14 @@ def test_the_line_of_a_sweep_is_the_one_that_mpirun_gets(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("argument", ["-b 8", "--ngpus=2", "-J x.json", "-h", "a;b"])
-def test_arguments_that_are_fields_are_refused(tmp_path: Path, argument: str) -> None:
+def test_extra_arguments_that_have_a_field_of_their_own_are_refused(
+    tmp_path: Path, argument: str
+) -> None:
     with pytest.raises(ValueError, match=r"args"):
         make_run(tmp_path, gpu={"args": argument})
 
 
-def test_gpus_that_no_processes_share_evenly_are_not_measured(
+def test_collectives_are_not_run_when_gpus_per_process_does_not_divide_gpus(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
@@ -171,10 +173,10 @@ def test_gpus_that_no_processes_share_evenly_are_not_measured(
     )
 
 
-def test_rows_that_the_output_lost_are_taken_from_the_json_file(
+def test_rows_missing_from_the_output_are_read_from_the_json_file(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The file has a row that the output lost, and all ranks that its header lost."""
+    """The file has one row and some ranks that the output lacks."""
     rows = [
         {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
         | {"out_of_place": {"time": size / 1e3, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}}

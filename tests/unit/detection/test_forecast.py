@@ -42,7 +42,7 @@ def least_squares(runs: Floats, start: int) -> tuple[float, float]:
     return float(since @ inverse @ runs[known]) / information, 1 / information
 
 
-def test_a_change_is_what_generalised_least_squares_says_it_is(
+def test_estimated_change_equals_generalised_least_squares(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("seatrial.detection.forecast.LASTING_SHARES", (1.0,))
@@ -78,15 +78,17 @@ def test_the_forecast_of_this_run_follows_from_the_covariance_of_all_runs(
 
 
 @pytest.mark.parametrize(("lasts", "varies_by"), [(1.0, 0.5), (0.0, 1.0)])
-def test_how_much_of_the_shared_noise_lasts_is_learned(lasts: float, varies_by: float) -> None:
-    """Earlier runs tell what lasts, and nothing of what one run alone has."""
+def test_share_of_noise_that_persists_between_runs_is_learned(
+    lasts: float, varies_by: float
+) -> None:
+    """Earlier runs predict the persistent part of the noise and nothing of the part of one run."""
     lasting = lasts * covariance(RUNS) + (1 - lasts) * LASTING**2 * np.eye(RUNS)
     result = forecast_of(drawn(np.random.default_rng(3), lasting, series=200))
     sd = np.sqrt(np.median(result.variance[0])) / LASTING
     assert sd == pytest.approx(varies_by, abs=0.15)
 
 
-def test_few_runs_do_not_tell_how_much_lasts() -> None:
+def test_persistence_of_noise_stays_at_its_prior_after_few_runs() -> None:
     result = forecast_of(np.zeros((3, 1)))
     lasting = LASTING_SHARES[0] * LASTING**2
     assert (
@@ -94,7 +96,7 @@ def test_few_runs_do_not_tell_how_much_lasts() -> None:
     )
 
 
-def test_a_run_of_strays_is_no_change() -> None:
+def test_single_run_of_outliers_is_no_change() -> None:
     runs = drawn(np.random.default_rng(4), covariance(RUNS))
     runs[-4] -= 1.0
     result = forecast_of(runs)
@@ -102,7 +104,7 @@ def test_a_run_of_strays_is_no_change() -> None:
     assert (np.abs(since) < 4 / np.sqrt(result.information[7:10])).all()
 
 
-def test_starts_before_the_first_run_are_unknown() -> None:
+def test_change_starts_before_the_first_run_are_nan() -> None:
     result = forecast_of(np.zeros((2, SERIES)))
     assert np.isfinite(result.reading[:3]).all()
     assert np.isnan(result.reading[3:]).all()

@@ -26,7 +26,7 @@ def test_no_reading_of_normal_noise_is_a_gross_error(readings: int) -> None:
 
 
 @pytest.mark.parametrize("known", [0.01, np.nan])
-def test_two_strays_of_six_readings_move_no_location(known: float) -> None:
+def test_two_outliers_of_six_readings_do_not_move_the_location(known: float) -> None:
     readings = np.array([[0.004], [-1.4], [-0.012], [0.009], [-1.3], [-0.002]])
     located = hodges_lehmann(readings, np.array([known]))
     assert located == pytest.approx([walsh_median(readings[[0, 2, 3, 5], 0])])
@@ -44,7 +44,7 @@ def test_rounded_readings_that_are_mostly_equal_hold_no_gross_error() -> None:
     assert hodges_lehmann(readings, np.array([np.nan])) == pytest.approx([1.025])
 
 
-def test_locations_and_scatters_of_series_of_different_length() -> None:
+def test_locations_and_scatters_are_right_for_series_of_different_length() -> None:
     in_turn = np.array([1.0, 2.0, 9.0, 4.0, 1.0, 2.0, 3.0, 5.0])
     start, count = np.array([0, 3, 3, 3]), np.array([3, 1, 0, 5])
     located = locations(in_turn, start, count, np.full(4, np.nan))
@@ -66,7 +66,7 @@ def test_locations_and_scatters_of_series_of_different_length() -> None:
         ([], [], []),
     ],
 )
-def test_a_single_low_run_between_good_ones_teaches(
+def test_low_runs_are_learned_from_only_between_good_ones(
     good: list[int], count: list[int], expected: list[int]
 ) -> None:
     accepted = accepted_runs(np.array([good], dtype=bool).T, np.array([count]).T)

@@ -78,7 +78,7 @@ def test_where_all_readings_are_equal_an_outlier_is_no_noise() -> None:
     assert np.median(learned(rows).noise) < 0.01
 
 
-def test_a_series_that_is_louder_than_its_peers_is_held_to_its_own_noise() -> None:
+def test_noisier_series_than_its_peers_gets_its_own_noise() -> None:
     rng = np.random.default_rng(2)
     rows = drawn(rng, 30)
     rows[:, 5] *= 4
@@ -119,9 +119,9 @@ def test_rounded_readings_keep_the_noise_of_their_steps() -> None:
 
 
 @pytest.mark.parametrize(("runs", "nearest"), [(3, 0.08), (30, 0.015)])
-def test_many_runs_of_its_own_outweigh_peers_and_few_do_not(runs: int, nearest: float) -> None:
-    """A node 10 % off its peers, which differ by 1 %: between both, and after 30 runs at its own
-    median.
+def test_own_past_outweighs_peers_only_after_many_runs(runs: int, nearest: float) -> None:
+    """For a node 10 % off its peers, which differ by 1 %, the expectation is between both, and
+    after 30 runs at its own median.
     """
     rows = drawn(np.random.default_rng(5), runs, noise=0.03, spread=0.01)
     rows[:, 7] -= 0.1
@@ -150,7 +150,7 @@ def test_on_the_first_night_four_peers_are_a_reference(peers: int, known: bool) 
     assert bool(np.isfinite(reference.expected).all()) == known
 
 
-def test_peers_are_those_of_a_group() -> None:
+def test_peers_are_taken_from_the_same_group() -> None:
     rows = drawn(np.random.default_rng(8), 10)
     rows[:, 16:] += 1.0
     reference = learned(rows, group=np.repeat([0, 1], 16))
@@ -223,8 +223,8 @@ def test_a_broken_reading_that_was_not_accepted_is_no_evidence() -> None:
     assert np.isfinite(reference.forecast.reading[:13]).all()
 
 
-def test_a_loss_does_not_make_noise_last() -> None:
-    """Both readings of each run since the loss are low; those of other series are not."""
+def test_lasting_loss_does_not_raise_the_persistent_noise() -> None:
+    """Both readings of one series are low in each run since the loss; other series are not."""
     rng = np.random.default_rng(5)
     first, second = drawn(rng, 20), drawn(rng, 20)
     healthy = learned(first, second).forecast.variance[0]
@@ -233,7 +233,7 @@ def test_a_loss_does_not_make_noise_last() -> None:
     assert (learned(first, second).forecast.variance[0] < 1.2 * healthy).all()
 
 
-def test_reading_low_readings_again_makes_no_noise_last() -> None:
+def test_repeating_only_low_readings_does_not_bias_persistent_noise() -> None:
     rng = np.random.default_rng(6)
     first, rest = rng.standard_normal((400, NODES)), rng.standard_normal((400, NODES))
     count = np.where(first < -0.5, 1, 0)
@@ -259,7 +259,7 @@ def test_reading_low_readings_again_makes_no_noise_last() -> None:
     assert np.median(share) == pytest.approx(0.2, abs=3 * error.max())
 
 
-def test_what_lasts_is_learned_where_some_runs_were_read_more_often() -> None:
+def test_persistent_noise_is_learned_though_some_runs_have_more_readings() -> None:
     """The mean of all readings is near to the runs that were read more often."""
     rng = np.random.default_rng(7)
     runs, series, share = 16, 4000, 0.2

@@ -44,7 +44,7 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
         (gpus(1, error="CUDA error: out of memory"), "node-0: no healthy device of 1"),
     ],
 )
-def test_a_line_tells_what_the_slowest_device_reaches(
+def test_log_line_of_a_node_shows_its_slowest_device(
     says: list[dict[str, Any]],
     words: str,
     make_lab: Callable[..., Lab],
@@ -86,7 +86,7 @@ def test_the_probe_is_told_how_many_gpus_the_node_should_have(make_lab: Callable
     assert command[command.index("--gpus") + 1] == "2"
 
 
-def test_what_a_suite_asks_for_is_measured(make_lab: Callable[..., Lab]) -> None:
+def test_measurements_set_in_the_suite_are_taken(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(gpus=1)
     rates = [
         rate("matmul_best", 700.0, 720.0, 710.0, dtype="bf16"),
@@ -150,7 +150,7 @@ def test_every_node_writes_and_reads_its_disk(lab: Lab) -> None:
     assert f"--bytes {1 << 30} --seconds 5 --timeout-s 600 --folder /scratch" in " ".join(command)
 
 
-def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
+def test_only_the_doubtful_disk_is_measured_again(lab: Lab) -> None:
     lab.says()
     lab.says_of_disk(
         {"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""}
@@ -167,7 +167,7 @@ def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
     assert any(word.endswith("/disk.py") for word in command)
 
 
-def test_only_what_is_in_doubt_is_measured_again() -> None:
+def test_only_doubtful_metrics_are_measured_again() -> None:
     section = Devices(
         dtypes=("bf16",), host_link=True, peers=True, memory_share=0.9, stress_s=60, timeout_s=600
     )
@@ -179,14 +179,14 @@ def test_only_what_is_in_doubt_is_measured_again() -> None:
     assert again == section.model_copy(update={"memory_share": 0.0})
 
 
-def test_stress_must_leave_time_for_the_rest() -> None:
+def test_stress_time_must_fit_in_the_timeout() -> None:
     with pytest.raises(
         ValueError, match=r"stress_s is 60, which needs a timeout_s above 120, is 100"
     ):
         Devices(stress_s=60, timeout_s=100)
 
 
-def test_a_gpu_varies_less_than_processors() -> None:
+def test_gpu_tolerance_is_smaller_than_cpu_tolerance() -> None:
     conditions = {"device": "x"}
     gpu, node = (
         Measurement("matmul", 1.0, "TFLOP/s", Subject(kind, "node-0"), conditions)

@@ -91,7 +91,7 @@ def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(
     assert suspect_names(judged) == ["node-2/gpu-1"]
 
 
-def test_the_minority_computes_wrongly(lab: Lab) -> None:
+def test_node_whose_digest_differs_from_the_majority_is_corrupt(lab: Lab) -> None:
     lab.says(answer(digested("a")))
     lab.says(answer(digested("b")), "node-2")
     check, left = lab.check()
@@ -138,7 +138,7 @@ def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
     [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}],
     ids=["model", "library", "software"],
 )
-def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -> None:
+def test_digests_are_compared_only_between_like_devices(lab: Lab, other: dict[str, Any]) -> None:
     lab.says(answer(digested("a")))
     lab.says(answer(digested("b", **other)), "node-2")
     check, left = lab.check()
@@ -199,13 +199,13 @@ def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     assert [(suspect.name, suspect.confidence) for suspect in check.suspects] == [("node-1", 1.0)]
 
 
-def test_what_all_nodes_lack_blames_none(lab: Lab) -> None:
+def test_probe_failure_on_all_nodes_blames_none(lab: Lab) -> None:
     lab.says(json.dumps({"error": "torch cannot be imported"}))
     check, left = lab.check()
     assert (check.verdict, check.suspects, left) == (Verdict.FAIL, (), ALL)
 
 
-def test_gpus_that_torch_does_not_see_are_no_pass(make_lab: Callable[..., Lab]) -> None:
+def test_node_whose_gpus_torch_does_not_see_fails(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(gpus=2)
     lab.says(answer(*gpus(2)))
     lab.says(answer(device()), "node-1")

@@ -72,7 +72,7 @@ def cluster_file(folder: Path, platform: dict[str, Any], **fields: Any) -> Path:
         ({"mounts": [{"source": "/a", "target": "/"}]}, {}, "hides /etc/seatrial"),
     ],
 )
-def test_what_does_not_fit_is_one_line(
+def test_cluster_file_fields_that_do_not_fit_docker_are_refused(
     tmp_path: Path, platform: dict[str, Any], fields: dict[str, Any], problem: str
 ) -> None:
     document = {
@@ -102,7 +102,7 @@ def _no_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_docker")
-def test_doctor_names_the_socket_and_where_it_was_named(
+def test_doctor_names_the_unreachable_socket_and_the_setting_it_came_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = f"unix://{tmp_path}/no.sock"
@@ -157,16 +157,16 @@ def test_no_gpu_is_in_two_containers(name: str) -> None:
     assert len(set(gpus)) == len(gpus)
 
 
-def test_containers_without_gpus_get_none_from_an_image_that_wants_all() -> None:
+def test_cpu_containers_set_nvidia_visible_devices_to_void() -> None:
     assert "NVIDIA_VISIBLE_DEVICES=void" in yaml.safe_load(rendered("cpu")["node-0.yaml"])["Env"]
 
 
-def test_kept_nodes_live_longer() -> None:
+def test_time_limit_of_containers_includes_the_time_they_are_kept() -> None:
     environment = yaml.safe_load(rendered("cpu")["node-0.yaml"])["Env"]
     assert f"SEATRIAL_MAX_SECONDS={4 * 3600 + 2 * 3600}" in environment
 
 
-def test_the_keys_are_for_root_alone() -> None:
+def test_keys_in_a_container_are_readable_by_root_only() -> None:
     with tarfile.open(fileobj=io.BytesIO(keys_archive({"id_ed25519": "secret\n"}))) as archive:
         entries = {entry.name: (entry.mode, entry.uid, entry.isdir()) for entry in archive}
         key = archive.extractfile("seatrial/id_ed25519")

@@ -43,7 +43,7 @@ def plan() -> DockerPlan:
     )
 
 
-def test_peers_go_by_the_network_and_this_machine_by_the_published_port() -> None:
+def test_peers_use_the_container_network_and_this_machine_the_published_port() -> None:
     place = node_addresses(daemon({"NetworkSettings": GOOD}), plan())[0]
     assert (place.address, place.port, place.host, place.host_port) == (
         "172.18.0.2",
@@ -53,7 +53,7 @@ def test_peers_go_by_the_network_and_this_machine_by_the_published_port() -> Non
     )
 
 
-def test_a_daemon_on_another_machine_is_reached_there() -> None:
+def test_containers_of_a_remote_daemon_are_reached_on_its_host() -> None:
     assert (
         node_addresses(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host
         == "gpu-box"
@@ -85,14 +85,14 @@ def test_a_container_that_ran_out_of_memory_is_named_with_that_cause() -> None:
     assert "it ran out of memory" in why_ended(container).sentence
 
 
-def test_words_are_one_printable_line_that_is_not_too_long() -> None:
+def test_error_text_is_one_bounded_printable_line() -> None:
     text = error_text(RuntimeError("no such\n device \x1b[31mred\x1b[0m " + "x" * 10_000))
     assert text.isprintable()
     assert text.startswith("no such device")
     assert len(text) <= 500
 
 
-def test_an_error_without_words_is_named() -> None:
+def test_error_without_a_message_is_named_by_its_type() -> None:
     assert error_text(TimeoutError()) == "TimeoutError"
 
 
@@ -110,12 +110,12 @@ def own(made: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("_no_root")
-def test_own_containers_without_a_run_are_left_after_a_minute() -> None:
+def test_own_containers_without_a_run_are_abandoned_after_a_minute() -> None:
     assert is_abandoned("r1", own(LONG_AGO))
     assert not is_abandoned("r1", own(str(int(time.time()))))
 
 
-def test_those_of_somebody_else_are_left_when_their_time_is_over() -> None:
+def test_containers_of_another_user_are_abandoned_after_their_expiry() -> None:
     assert is_abandoned("r1", {OWNER: "other/1", MADE: LONG_AGO, EXPIRES: LONG_AGO})
     assert not is_abandoned("r1", {OWNER: "other/1", MADE: LONG_AGO, EXPIRES: LATER})
 

@@ -160,7 +160,7 @@ def test_a_run_that_is_up_is_attached_kept_and_its_logs_collected(
     }
 
 
-def test_containers_that_ended_say_why_and_are_taken_down(
+def test_exited_containers_say_why_and_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
@@ -184,7 +184,7 @@ def test_containers_that_ended_say_why_and_are_taken_down(
     assert not (tmp_path / "none").exists()
 
 
-def test_one_container_shares_no_cores_and_has_the_hosts_network(
+def test_single_container_on_the_host_network_shares_no_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
@@ -208,7 +208,7 @@ def test_an_image_is_pulled_where_it_is_not_there(
     docker.ensure_image(platform._daemon, IMAGE)
 
 
-def test_containers_of_runs_that_are_gone_are_left_over(
+def test_expired_containers_of_other_runs_are_leftovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
@@ -273,7 +273,7 @@ NVIDIA: dict[str, Any] = {"Runtimes": {"nvidia": {}}}
         ),
     ],
 )
-def test_what_keeps_a_run_from_starting(
+def test_missing_names_what_keeps_a_run_from_starting(
     fields: dict[str, Any],
     described: dict[str, Any],
     counted: bytes,
@@ -291,7 +291,7 @@ def test_what_keeps_a_run_from_starting(
     assert host.left == []
 
 
-def test_sshd_that_is_silent_and_a_container_that_ends_meanwhile(
+def test_launch_fails_when_sshd_is_silent_or_a_container_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()

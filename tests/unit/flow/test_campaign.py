@@ -82,7 +82,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "Loop", partial(Loop, wait=lambda seconds: None))
 
 
-def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
+def test_campaign_repeats_its_phases_until_its_time_is_over(chain: Chain) -> None:
     soak = Soak(chain)
     result = soak.run(minutes=3)
     assert [run.suite.name for run in soak.phases] == ["net", "burn", "net"]
@@ -108,7 +108,7 @@ def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize(("cores", "verdict"), [(None, Verdict.PASS), (2, Verdict.INCONCLUSIVE)])
-def test_two_nodes_are_judged_for_drift_unless_one_machine_plays_both(
+def test_two_nodes_are_judged_for_drift_unless_they_share_one_machine(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, cores: int | None, verdict: Verdict
 ) -> None:
     launch = STEPS["launch_task"]
@@ -190,7 +190,7 @@ def test_a_killed_campaign_goes_on_where_it_was(chain: Chain) -> None:
     assert len(soak.phases) == 9, "one that has ended is not resumed"
 
 
-def test_a_changed_plan_begins_anew(chain: Chain) -> None:
+def test_changed_campaign_plan_starts_from_zero(chain: Chain) -> None:
     soak = Soak(
         chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed")))
     )
@@ -201,7 +201,7 @@ def test_a_changed_plan_begins_anew(chain: Chain) -> None:
     assert soak.state.spent_s == 120
 
 
-def test_without_nodes_it_tries_again_then_keeps_its_state(chain: Chain) -> None:
+def test_campaign_that_gets_no_nodes_retries_and_stays_resumable(chain: Chain) -> None:
     soak = Soak(
         chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed")))
     )

@@ -51,7 +51,7 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize(("taken", "says"), [(1.7, True), (0.3, False)])
-def test_a_run_beside_other_programs_says_so(
+def test_run_notes_processors_taken_by_other_programs(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, taken: float, says: bool
 ) -> None:
     monkeypatch.setattr(steps_of_run, "watched", lambda: SimpleNamespace(cores=lambda: taken))
@@ -74,7 +74,7 @@ def test_every_metric_is_described_by_its_check(chain: Chain) -> None:
     assert {name for name, *_ in measured} == set(CHECKS)
 
 
-def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
+def test_tcp_rates_of_a_run_are_those_of_the_fake_nodes(chain: Chain) -> None:
     result = chain.run()
     rates = [
         m.value for made in result.checks for m in made.measurements if m.metric == "tcp_egress"
@@ -91,7 +91,9 @@ def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
     ],
     ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else "",
 )
-def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict: Verdict) -> None:
+def test_no_check_is_run_when_the_launch_fails(
+    chain: Chain, error: Exception, verdict: Verdict
+) -> None:
     chain.platform.errors["launch"] = error
     result = chain.run()
     assert (result.verdict, verdicts(result)["launch"]) == (
@@ -136,7 +138,7 @@ def test_a_failing_program_affects_only_its_own_check(
 
 
 @pytest.mark.parametrize("method", ["collect", "teardown", "leftovers"])
-def test_a_failing_platform_call_costs_no_measurement(chain: Chain, method: str) -> None:
+def test_failing_platform_call_loses_no_measurement(chain: Chain, method: str) -> None:
     chain.platform.errors[method] = SeatrialError(Reason.of("prerequisite-missing", step="launch"))
     result = chain.run()
     assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.PASS)
@@ -286,7 +288,7 @@ def slow_devices(request: Request) -> str:
     return json.dumps(answer)
 
 
-def test_a_fleet_of_two_models_passes_and_says_so(chain: Chain) -> None:
+def test_fleet_of_two_cpu_models_passes_and_names_both_groups(chain: Chain) -> None:
     chain.platform = two_speeds({"new": "AMD EPYC 9654", "old": "AMD EPYC 7601"})
     result = chain.run()
     assert result.verdict is Verdict.PASS, result.reason
@@ -297,13 +299,13 @@ def test_a_fleet_of_two_models_passes_and_says_so(chain: Chain) -> None:
     assert {node["cpu_model"] for node in result.nodes} == {"AMD EPYC 9654", "AMD EPYC 7601"}
 
 
-def test_two_speeds_of_nodes_that_tell_no_model_do_not_pass(chain: Chain) -> None:
+def test_nodes_of_two_speeds_without_a_known_model_do_not_pass(chain: Chain) -> None:
     chain.platform = two_speeds({})
     result = chain.run()
     assert (result.verdict is Verdict.PASS, list(result.suspects)) == (False, [])
 
 
-def test_a_single_gpu_is_checked_without_what_needs_two(chain: Chain) -> None:
+def test_run_on_a_single_gpu_passes_without_collectives(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=1)
     chain.platform.nodes["node-0"].facts |= {"gpus": 1, "gpu_model": "NVIDIA H100 80GB HBM3"}
     result = chain.run(gpus_per_node=1, hardware="H100-SXM")
@@ -320,7 +322,7 @@ def test_a_single_gpu_is_checked_without_what_needs_two(chain: Chain) -> None:
         ("a4-sweep", {"gpus_per_node": 1}),  # which measures nothing else of a GPU
     ],
 )
-def test_collectives_are_not_left_out_otherwise(
+def test_single_gpu_exception_for_collectives_does_not_apply_to_other_runs(
     chain: Chain, suite: str, cluster: dict[str, int]
 ) -> None:
     chain.platform, chain.suite = FakePlatform(nodes=1), load_suite(suite)
@@ -335,7 +337,7 @@ def test_collectives_are_not_left_out_otherwise(
     assert (result.verdict, collectives.reason.code) == (Verdict.NOT_RUN, "too-few-ranks")
 
 
-def test_a_single_rank_on_processors_is_told_to_have_two(chain: Chain) -> None:
+def test_collectives_with_a_single_cpu_rank_are_not_run(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=1)
     result = chain.run()
     (collectives,) = (each for each in result.checks if each.name == "collectives")

@@ -55,7 +55,7 @@ def test_a_broken_node_is_blamed_and_the_others_are_measured(
     assert ranks == {2}
 
 
-def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
+def test_failure_reported_by_either_of_two_nodes_is_a_link(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=2)
     refused = ProgramOutput(json.dumps({"tried": 1, "failed": {"refused": [0]}}) + "\n")
     chain.platform.nodes["node-1"].programs["reach.py"] = lambda request: refused
@@ -63,8 +63,8 @@ def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
     assert (result.verdict, set(suspect_names(result))) == (Verdict.FAIL, {"node-0--node-1"})
 
 
-def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chain) -> None:
-    """Its ranks print its own name, as the system has it."""
+def test_node_that_reports_the_host_name_of_another_is_the_only_suspect(chain: Chain) -> None:
+    """Ranks on the node print its real host name."""
     chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
     chain.platform.programs["hostname"] = lambda request: "".join(
         f"{node.name}\n" for node in request.ranks
@@ -74,7 +74,7 @@ def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chai
     assert suspect_names(result) == ["node-1"]
 
 
-def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain) -> None:
+def test_nodes_with_the_same_host_name_are_reported_without_blame(chain: Chain) -> None:
     chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
     result = chain.run()
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
@@ -107,7 +107,7 @@ def commands_of_a_healthy_node() -> range:
 
 
 @pytest.mark.parametrize("commands", commands_of_a_healthy_node())
-def test_a_node_that_dies_is_blamed_whenever_it_does(chain: Chain, commands: int) -> None:
+def test_node_that_dies_after_any_number_of_commands_is_blamed(chain: Chain, commands: int) -> None:
     chain.platform.nodes["node-1"].commands_left = commands
     result = chain.run()
     died = chain.platform.nodes["node-1"].dead
@@ -115,7 +115,7 @@ def test_a_node_that_dies_is_blamed_whenever_it_does(chain: Chain, commands: int
     assert set(suspect_names(result)) == ({"node-1"} if died else set())
 
 
-def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> None:
+def test_collectives_are_not_run_when_only_one_node_is_left(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=2)
     chain.platform.nodes["node-1"].refuses = True
     result = chain.run()
@@ -126,7 +126,7 @@ def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> 
     assert codes == {"collectives": "too-few-nodes"}
 
 
-def test_where_no_node_has_mpirun_nothing_is_run(chain: Chain) -> None:
+def test_no_check_is_run_when_no_node_has_mpirun(chain: Chain) -> None:
     for node in chain.platform.nodes.values():
         node.facts["mpirun"] = ""
     result = chain.run()

@@ -103,16 +103,16 @@ def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     )
 
 
-def test_a_slow_link_is_told_from_its_nodes(known: Chain) -> None:
+def test_slow_link_is_distinguished_from_its_nodes(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with("node-2", "node-3")
     assert named(known.run()) == [("link", "node-2--node-3")]
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
-def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
+def test_node_that_slows_during_collectives_is_named_by_repeated_streams(
     chain: Chain, is_pinned: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Also where nothing is known of the collectives, so that they pass."""
+    """Also when nothing is known of the collectives, so that these pass."""
     if is_pinned:
         request.getfixturevalue("known")
 
@@ -133,11 +133,11 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_and_nobody_else(
+def test_only_nodes_that_slow_before_streams_are_repeated_are_named(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    """The streams of node-1 are slow at first; their repeat meets one of the two that slow later,
-    over two links.
+    """The streams of node-1 are slow at first; when they are repeated, two other nodes have become
+    slow, and node-1 meets one of them.
     """
     chain.platform = FakePlatform(nodes=12)
     chain.platform.nodes["node-1"].link_mb_s = 40
@@ -159,7 +159,7 @@ def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_an
     assert check_of(result).reason.code == expected
 
 
-def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(
+def test_streams_are_not_repeated_when_the_plateau_is_known_and_good(
     chain: Chain,
 ) -> None:
     chain.platform = FakePlatform(nodes=NODES)
@@ -169,10 +169,10 @@ def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node
 
 
 @pytest.mark.parametrize(("slow_streams", "blamed"), [(3, []), (99, ["node-1--node-2"])])
-def test_a_link_is_slow_after_the_collectives_only_if_it_is_twice(
+def test_link_is_blamed_after_collectives_only_if_slow_in_both_repeats(
     chain: Chain, slow_streams: int, blamed: list[str]
 ) -> None:
-    """Each time is the best of three streams; a machine may be busy for as long."""
+    """Each repeat is the best of three streams; a busy machine can slow down all three."""
     ends, left = {"node-1", "node-2"}, 0
 
     def slows(request: Request) -> str:
@@ -202,10 +202,10 @@ def test_a_link_is_slow_after_the_collectives_only_if_it_is_twice(
     assert left == max(0, slow_streams - 6)
 
 
-def test_streams_that_are_not_measured_again_in_time_blame_nobody(
+def test_streams_not_repeated_within_the_budget_blame_nobody(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three pairs of six nodes: the neighbour of the slow one has met no other."""
+    """Six nodes in three pairs: the neighbour of the slow node was measured with no other node."""
     asked: list[TimeLeft] = []
 
     def is_over(left: TimeLeft) -> bool:
@@ -258,7 +258,7 @@ def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(
     }
 
 
-def test_all_nodes_alike_are_not_blamed(known: Chain) -> None:
+def test_equally_slow_nodes_are_not_blamed(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with()
     result = known.run()
     assert (result.verdict.is_fault, list(result.suspects)) == (True, [])

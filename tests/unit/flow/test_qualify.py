@@ -37,7 +37,7 @@ class FakeNodes(PlayedCluster):
         return self.cluster.model_copy(update={"nodes": len(names)})
 
 
-def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
+def test_node_that_never_came_up_is_retried_without_blame(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,7 @@ DELETED = Reason.of("pod-deleted", name="p", why_deleted="while the run used it"
         (None, "pod default/train", None),
     ],
 )
-def test_a_pod_that_is_gone_gave_way_to_who_has_its_node(
+def test_test_that_lost_its_pod_gave_way_to_the_user_of_the_node(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, gone: Reason | None, user: str, why: str | None
 ) -> None:
     run = Run("r", chain.platform.cluster(), chain.suite, chain.out, taken=Taken(("node-0",), ()))

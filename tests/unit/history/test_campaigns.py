@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'history.sqlite'}"
 
 
-def test_a_campaign_is_read_as_it_was_kept(url: str) -> None:
+def test_stored_campaign_is_read_back_unchanged(url: str) -> None:
     kept = replace(STATE, left_out=(LeftOut("n1", "run-1", 60.0, "gpu-ecc"),))
     with open_store(url) as store:
         store.keep_campaign(STATE)

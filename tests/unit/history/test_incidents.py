@@ -37,7 +37,7 @@ def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
         assert store.incidents("lab", "quick", outcome_of(a_run(3)), ["slack"]) == []
 
 
-def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(
+def test_late_receipts_do_not_reopen_a_closed_incident(
     made_url: str,
 ) -> None:
     night = outcome_of(a_run(1))

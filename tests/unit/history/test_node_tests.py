@@ -10,7 +10,7 @@ from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import a_run
 
 
-def test_what_a_run_compared_is_counted_once_and_not_for_each_node() -> None:
+def test_coverage_of_a_run_is_computed_once_for_all_nodes() -> None:
     run = a_run(1, nodes=[{"name": f"node-{n}"} for n in range(50)])
     with patch.object(RunResult, "coverage", PropertyMock(return_value=run.coverage)) as counted:
         tests = list(node_tests_of(run))
@@ -21,6 +21,8 @@ def test_what_a_run_compared_is_counted_once_and_not_for_each_node() -> None:
 @pytest.mark.parametrize(
     ("nodes", "partners"), [(1, [None]), (2, ["node-1", "node-0"]), (3, [None] * 3)]
 )
-def test_the_partner_is_the_other_node_of_two(nodes: int, partners: list[str | None]) -> None:
+def test_partner_of_a_node_is_known_only_in_runs_of_two_nodes(
+    nodes: int, partners: list[str | None]
+) -> None:
     run = a_run(1, nodes=[{"name": f"node-{n}"} for n in range(nodes)])
     assert [test.partner for test in node_tests_of(run)] == partners

@@ -14,7 +14,7 @@ from seatrial.model.errors import InputError, MissingError, SeatrialError
 from tests.unit.history.stored import a_run
 
 
-def test_the_flag_wins_over_the_environment_over_the_default(
+def test_flag_takes_precedence_over_environment_and_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -83,7 +83,7 @@ def test_legal_urls_are_shown_without_passwords(url: str) -> None:
     assert "s3cret" not in shown(parse_url(url))
 
 
-def test_what_the_driver_says_is_without_the_password() -> None:
+def test_database_driver_errors_are_shown_without_the_password() -> None:
     url = parse_url("postgresql://ann:ge%40heim%3Aword@host/db?sslpassword=schlüssel")
     message = first_line("failed to resolve host 'heim@host': ge@heim:word\nschlüssel", url)
     assert message.strip() == "failed to resolve host '***@host': ***"
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/file/history.sqlite")
 
 
-def test_a_store_that_was_named_by_hand_is_announced_if_it_is_new_and_bad_input_if_it_cannot_be(
+def test_new_history_set_by_variable_is_announced_and_an_impossible_one_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/histroy.sqlite")

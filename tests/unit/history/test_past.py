@@ -37,7 +37,7 @@ def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Stor
     assert np.isnan(past.first[:, 0]).all()
 
 
-def test_readings_that_lie_close_together_by_chance_make_no_usual_one_a_gross_error(
+def test_readings_close_by_chance_do_not_make_an_ordinary_one_an_outlier(
     store: Store,
 ) -> None:
     """Six readings of a run, of which five differ by 0.01 %; those of other runs scatter by 3 %."""
@@ -70,7 +70,7 @@ def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None
     )
 
 
-def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) -> None:
+def test_readings_judged_bad_or_of_a_corrupt_run_are_not_good(store: Store) -> None:
     for number, verdict in enumerate(Verdict):
         m = plateau(float(number))
         judged = Judgement(m, verdict, Reason(), "history")
@@ -116,7 +116,7 @@ def test_healthy_runs_are_not_displaced_by_bad_ones(
     assert verdicts(store, passed, failed) == chosen
 
 
-def test_a_run_does_not_know_those_after_it(store: Store) -> None:
+def test_past_of_a_run_holds_only_runs_before_it(store: Store) -> None:
     for number in range(3):
         store.save(a_run(number), Path())
     past = past_runs(store, "lab", "quick", {}, [SERIES], START + timedelta(days=1))
@@ -145,7 +145,7 @@ def with_ranks(m: Measurement, ranks: int) -> Measurement:
     return replace(m, conditions={**m.conditions, "ranks": ranks})
 
 
-def test_the_same_sweep_at_other_numbers_of_ranks_is_found(store: Store) -> None:
+def test_series_of_the_same_sweep_with_fewer_ranks_are_found(store: Store) -> None:
     at = {ranks: with_ranks(plateau(1.0), ranks) for ranks in (4, 8, 16)}
     other = replace(with_ranks(plateau(1.0), 8), metric="busbw")
     for number, m in enumerate((at[4], at[8], other)):

@@ -35,7 +35,7 @@ from tests.unit.history.stored import (
 )
 
 
-def test_a_saved_run_comes_back(store: Store) -> None:
+def test_saved_run_is_listed_and_found_by_id(store: Store) -> None:
     store.save(a_run(1), Path("/runs/1"))
     (row,) = store.runs("lab")
     assert (row.run_id, row.verdict, row.started, row.out) == (
@@ -120,7 +120,7 @@ def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
     assert store.pinned("lab") == {}
 
 
-def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
+def test_stored_result_is_read_back_with_checks_and_measurements(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
     blamed = Suspect("node", "node-1", 1.0, uncoded("dead \0"))
     unjudged = CheckResult(Verdict.FAIL, uncoded("node-1: dead"), (blamed,))
@@ -157,7 +157,7 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     assert store.result("run-999") is None
 
 
-def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
+def test_readings_are_found_by_run_and_series_and_flagged_when_judged_bad(store: Store) -> None:
     m, bad = plateau(0.5), plateau(0.1)
     judged = Judgement(bad, Verdict.DEGRADED, uncoded("low"), "history")
     store.save(
@@ -226,7 +226,7 @@ def test_a_stored_reason_that_is_no_json_is_one_line(tmp_path: Path, stored: str
             store.runs()
 
 
-def test_runs_before_are_newest_first_of_one_suite(store: Store) -> None:
+def test_runs_before_a_time_are_newest_first_and_of_one_suite(store: Store) -> None:
     for number in (3, 1, 2):
         store.save(a_run(number, verdict=Verdict.FAIL if number == 2 else Verdict.PASS), Path())
     store.save(a_run(0, suite="nightly"), Path())
@@ -256,7 +256,7 @@ def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> No
     assert store.measurements("run-000") == store.measurements("run-002")
 
 
-def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(store: Store) -> None:
+def test_age_of_a_link_counts_from_the_last_run_that_measured_it(store: Store) -> None:
     def night(number: int, *links: str, **fields: Any) -> None:
         streams = [
             Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None)
@@ -282,7 +282,7 @@ def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:
         assert len(store.runs()) == 6
 
 
-def test_two_that_save_new_series_at_once_lose_nothing(made_url: str) -> None:
+def test_concurrent_saves_of_new_series_lose_nothing(made_url: str) -> None:
     def save(numbers: range) -> None:
         with open_store(made_url) as store:
             for number in numbers:
@@ -340,7 +340,7 @@ def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(made_ur
         store.save(wide(0), Path())
 
 
-def test_alike_nodes_are_stored_in_one_row_wherever_nvlink_joins_them() -> None:
+def test_like_nodes_share_one_hardware_row_across_nvlink_domains() -> None:
     nodes = [
         {"name": f"node-{n}", "gpu_model": "GB200", "nvlink_domain": f"rack-{n}"} for n in range(2)
     ]

@@ -55,7 +55,7 @@ def _differences(url: str) -> list[object]:
     return differences
 
 
-def test_the_migrations_end_where_the_code_expects() -> None:
+def test_migrations_end_at_the_revision_of_the_schema() -> None:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
@@ -108,7 +108,7 @@ def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
     assert _differences(url) == []
 
 
-def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) -> None:
+def test_suspects_of_an_open_incident_are_still_known_after_the_upgrade(url: str) -> None:
     bad = outcome_of(replace(a_run(1), verdict=Verdict.FAIL))
     old = replace(bad, suspects=("node node-2", "gpu node-1/gpu-3", "switch leaf-1"))
     (incident,) = advance([], "lab", "quick", old, ["slack"])
@@ -122,7 +122,7 @@ def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) ->
     assert (kept.run_count, kept.changes) == (2, incident.changes)
 
 
-def test_an_upgrade_keeps_reasons_and_all_that_refers_to_a_run(url: str) -> None:
+def test_upgrade_keeps_reasons_and_rows_that_refer_to_a_run(url: str) -> None:
     of_run = {"run_id": "run-000"}
     refused = {"code": "ssh-refused", "reason": "10.0.0.1: refused"}
     number = {"series_id": 1, "nth": 0, "value": 0.5, "verdict": "pass"}
@@ -160,7 +160,7 @@ def test_an_upgrade_keeps_reasons_and_all_that_refers_to_a_run(url: str) -> None
     assert _differences(url) == []
 
 
-def test_an_older_store_that_several_open_at_once_is_upgraded_once(url: str) -> None:
+def test_older_store_opened_by_several_processes_is_upgraded_once(url: str) -> None:
     _an_older_store(url, 3)
     with ProcessPoolExecutor(3, PROCESSES) as pool:
         list(pool.map(open_and_save, [url] * 3, [3, 4, 5]))

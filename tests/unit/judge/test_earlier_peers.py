@@ -115,7 +115,7 @@ def test_only_like_nodes_of_the_last_two_weeks_and_of_the_same_software_are_peer
     assert alone.suspects == ()
 
 
-def test_a_run_of_more_nodes_has_peers_of_its_own(store: Store) -> None:
+def test_run_of_five_nodes_takes_no_peers_from_earlier_runs(store: Store) -> None:
     fleet(store)
     checks = [measured(f"q{n}", 700.0, 700.0) for n in range(5)]
     context = RunContext("c", "qualify", DRIVER, NOW, [facts(f"q{n}") for n in range(5)])

@@ -25,8 +25,8 @@ def after_healthy_runs(*kinds: Series, factor: Factor, runs: int = 8) -> Replaye
 
 
 @pytest.mark.parametrize("runs", [0, 8])
-def test_a_clock_cap_is_one_suspect(runs: int) -> None:
-    """All eight GPUs of a node are slow, and with them what the node measures as a whole."""
+def test_slow_gpus_and_metrics_of_one_node_make_one_suspect(runs: int) -> None:
+    """All eight GPUs of a node are slow, and so are the numbers of the whole node."""
     run = after_healthy_runs(
         of_gpus(16), of_nodes(16, "training"), factor=slow("node-3", by=0.2), runs=runs
     )
@@ -68,7 +68,7 @@ def test_several_metrics_of_a_node_are_evidence_of_one_suspect(metrics: int) -> 
     ],
     ids=["a GPU", "a node and a GPU", "a link", "all links of a node", "a chain of links"],
 )
-def test_the_part_is_named_that_explains_what_is_slow(
+def test_smallest_part_that_explains_all_slow_series_is_blamed(
     kinds: Sequence[Series], slowed: Sequence[str], by: float, blamed: set[tuple[str, str]]
 ) -> None:
     assert names(after_healthy_runs(*kinds, factor=slow(*slowed, by=by))) == blamed
@@ -78,7 +78,7 @@ def test_the_part_is_named_that_explains_what_is_slow(
 
 
 @pytest.mark.parametrize("runs", [0, 8])
-def test_the_first_gpu_of_every_node_is_one_finding_without_suspects(runs: int) -> None:
+def test_slow_first_gpu_of_every_node_is_one_finding_without_suspects(runs: int) -> None:
     run = after_healthy_runs(
         of_gpus(16), factor=lambda subject: 0.8 if subject.endswith("/gpu-0") else 1.0, runs=runs
     )
@@ -87,7 +87,7 @@ def test_the_first_gpu_of_every_node_is_one_finding_without_suspects(runs: int) 
 
 
 @pytest.mark.parametrize(("slow_nodes", "blamed"), [(1, 1), (4, 4), (7, 0), (16, 0)])
-def test_of_few_slow_nodes_each_is_blamed_and_of_many_none(slow_nodes: int, blamed: int) -> None:
+def test_few_slow_nodes_are_each_blamed_and_many_are_not(slow_nodes: int, blamed: int) -> None:
     run = after_healthy_runs(
         of_nodes(16), factor=slow(*[f"node-{n}" for n in range(slow_nodes)], by=0.3)
     )
@@ -96,7 +96,7 @@ def test_of_few_slow_nodes_each_is_blamed_and_of_many_none(slow_nodes: int, blam
     assert f"of {slow_nodes} of 16 nodes" in run.reason.sentence or blamed
 
 
-def test_a_node_that_is_worse_than_all_that_are_slow_is_named_beside_them() -> None:
+def test_only_the_worst_node_may_be_blamed_when_many_are_slow() -> None:
     factors = dict.fromkeys((f"node-{n}" for n in range(8)), 0.8) | {"node-12": 0.4}
     run = after_healthy_runs(of_nodes(16), factor=lambda subject: factors.get(subject, 1.0))
     assert run.verdict in BAD

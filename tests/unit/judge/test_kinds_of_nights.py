@@ -44,8 +44,8 @@ def passed(runs: list[ReplayedRun]) -> bool:
 
 
 @pytest.mark.parametrize(("nodes", "updated"), [(8, 4), (32, 8), (64, 16), (32, 3)])
-def test_the_driver_is_named_that_made_its_nodes_slower(nodes: int, updated: int) -> None:
-    """Nodes that kept theirs lost nothing, and no node is blamed for what a new driver does."""
+def test_reason_names_the_driver_whose_nodes_became_slower(nodes: int, updated: int) -> None:
+    """Nodes with the old driver lost nothing, and no node is blamed for the new driver."""
     fleet = before_roll_out(1, nodes)
     for _ in range(3):
         losers = slow(*(f"node-{n}" for n in range(updated)), by=0.08)
@@ -106,7 +106,7 @@ def weekend_dip(day: date, node: int) -> float:
 
 
 @pytest.mark.parametrize(("kind", "count"), [("node", 8), ("node", 48), ("cluster", 1)])
-def test_a_weekend_dip_is_learnt_in_two_weeks(kind: str, count: int) -> None:
+def test_weekend_dip_is_learned_in_two_weeks(kind: str, count: int) -> None:
     runs = dated(kind, count, 35, weekend_dip)
     assert passed(runs[14:])
     assert all(not run.suspects for run in runs)
@@ -161,10 +161,8 @@ def test_readings_that_are_rounded_to_two_percent_pass(seed: int, nodes: int) ->
 
 
 @pytest.mark.parametrize("nodes", [2, 8])
-def test_readings_with_two_humps_pass(nodes: int) -> None:
-    """A third of the readings are 20 % lower, as those of a protocol that is chosen anew each
-    time.
-    """
+def test_bimodal_readings_blame_no_node(nodes: int) -> None:
+    """A third of the readings are 20 % lower, as when NCCL chooses its protocol anew each time."""
     rng = np.random.default_rng(6)
     rows = []
     for nth in range(20):
@@ -211,7 +209,7 @@ def test_missing_nights_are_no_change() -> None:
     assert names(fleet.tonight()) == {("node", "node-7")}
 
 
-def test_a_node_that_returns_lower_is_found() -> None:
+def test_node_that_returns_slower_after_an_absence_is_found() -> None:
     fleet = Fleet(9, READINGS)
     fleet.run(of_nodes(16), times=10)
     fleet.run(of_nodes(15), times=6)
@@ -251,7 +249,7 @@ def test_a_growing_loss_is_reported_with_its_start_and_confidence() -> None:
     assert "% sure)" in run.reason.sentence
 
 
-def test_what_recovers_passes_the_same_night_and_can_be_lost_again() -> None:
+def test_recovered_node_passes_the_same_night_and_is_found_again_when_slow() -> None:
     fleet = Fleet(13, READINGS)
     fleet.run(of_nodes(16), times=10)
     for lost in (True, True, False, False, True):
@@ -280,8 +278,8 @@ def test_two_successive_changes_are_both_reported() -> None:
     assert names(fleet.tonight()) == {("node", "node-1"), ("node", "node-2")}
 
 
-def test_a_watched_series_raises_no_alert() -> None:
-    """What may be a loss is said in the reason of a run that passes."""
+def test_watched_series_is_mentioned_in_a_pass_without_suspects() -> None:
+    """The reason of a passing run mentions what may be a loss."""
     fleet = Fleet(1, READINGS)
     fleet.run(of_nodes(64), times=10)
     fleet.run(of_nodes(64), factor=slow("node-9", by=0.04), times=12)
@@ -290,14 +288,14 @@ def test_a_watched_series_raises_no_alert() -> None:
     assert all(run.verdict is Verdict.PASS and not run.suspects for run in watched)
 
 
-def test_a_loss_that_nobody_acts_on_is_not_watched() -> None:
+def test_loss_of_about_one_percent_is_not_watched() -> None:
     fleet = Fleet(3, READINGS)
     fleet.run(of_nodes(64, noise=0.01), times=10)
     fleet.run(of_nodes(64, noise=0.01), factor=slow("node-9", by=0.012), times=6)
     assert all("looks" not in run.reason.sentence for run in fleet.judged())
 
 
-def test_the_limit_that_a_reason_names_is_below_the_loss_also_where_several_are_blamed() -> None:
+def test_stated_limit_is_never_above_the_loss_when_several_nodes_are_blamed() -> None:
     fleet = Fleet(3, READINGS)
     fleet.run(of_nodes(64), times=10)
     several = slow(*(f"node-{n}" for n in range(8)), by=0.04)

@@ -35,8 +35,8 @@ def test_a_healthy_fleet_passes_every_night(nodes: int, noise: float) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.02])
 @pytest.mark.parametrize("depth", [0.2, 0.75])
-def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> None:
-    """A core of 0.7 %, and some readings far below it."""
+def test_rare_outliers_among_quiet_readings_blame_nobody(share: float, depth: float) -> None:
+    """Noise of 0.7 %, and a few readings far below the others."""
     nodes = replace(of_nodes(64, noise=0.007), strays=share, depth=depth)
     fleet = a_fleet(nodes, runs=20, seed=2)
     runs = fleet.judged()
@@ -55,8 +55,8 @@ def test_one_stray_in_eight_readings_hides_no_loss_of_five_percent(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_readings_of_half_the_rate_hide_no_loss_of_ten_percent(seed: int) -> None:
-    """As of copies to a GPU, of which one in twelve takes twice the time."""
+def test_occasional_half_rate_readings_hide_no_loss_of_ten_percent(seed: int) -> None:
+    """As copies to a GPU of which one in twelve takes twice the time."""
     nodes = replace(of_nodes(8, noise=0.003), strays=0.08, depth=0.5)
     fleet = a_fleet(nodes, seed=seed)
     fleet.run(nodes, factor=slow("node-5", by=0.1), readings=24)
@@ -130,7 +130,7 @@ def test_a_slow_node_whose_readings_scatter_is_found_in_the_first_run(nodes: int
     assert names(fleet.tonight()) == {("node", quiet.subjects[-1])}
 
 
-def test_runs_that_agree_blame_where_each_reads_once() -> None:
+def test_node_is_blamed_once_single_readings_of_several_runs_agree() -> None:
     fleet = Fleet(4)
     fleet.run(of_nodes(16), readings=1, times=12)
     fleet.run(of_nodes(16), factor=slow("node-5", by=0.3), readings=1, times=5)
@@ -140,7 +140,7 @@ def test_runs_that_agree_blame_where_each_reads_once() -> None:
 
 
 @pytest.mark.parametrize("nodes", [8, 64])
-def test_ten_percent_are_found_the_same_night(nodes: int) -> None:
+def test_loss_of_ten_percent_is_found_the_same_night(nodes: int) -> None:
     for seed in range(3):
         fleet = a_fleet(of_nodes(nodes), of_nodes(nodes, "copy"), seed=seed)
         fleet.run(
@@ -149,7 +149,7 @@ def test_ten_percent_are_found_the_same_night(nodes: int) -> None:
         assert names(fleet.tonight()) == {("node", "node-5")}
 
 
-def test_twenty_percent_are_found_on_the_first_night_of_a_large_fleet() -> None:
+def test_loss_of_twenty_percent_is_found_on_the_first_night_of_a_large_fleet() -> None:
     for seed in range(3):
         fleet = a_fleet(runs=0, seed=seed)
         fleet.run(of_nodes(64), factor=slow("node-5", by=0.2))
@@ -165,7 +165,7 @@ def test_where_all_readings_are_equal_one_that_is_not_is_found(runs: int) -> Non
     assert names(fleet.tonight()) == {("node", "node-5")}
 
 
-def test_the_reason_can_be_checked_by_hand() -> None:
+def test_reason_states_value_median_limit_and_number_of_measurements() -> None:
     fleet = a_fleet(of_nodes(8, noise=0.01), runs=20)
     fleet.run(of_nodes(7, noise=0.01))
     fleet.read(of_nodes(8), "node-7", 630.0, 631.0, 629.0)
@@ -176,7 +176,7 @@ def test_the_reason_can_be_checked_by_hand() -> None:
     assert reason.sentence.endswith("in 3 of 3 measurements")
 
 
-def test_of_times_the_longer_ones_are_worse() -> None:
+def test_longer_times_are_worse_and_shorter_ones_are_not() -> None:
     steps = Series("step_time", "node", [f"node-{n}" for n in range(16)], 10.0, "ms")
     fleet = a_fleet(steps)
     fleet.run(
@@ -297,10 +297,10 @@ def judged(tonight: Floats, *, lost_before: float = 0.0, one_machine: bool = Fal
 @pytest.mark.parametrize("one_machine", [False, True])
 @pytest.mark.parametrize("nodes", [2, 3, 4, 16])
 @pytest.mark.parametrize("lost_before", [0.0, 0.15])
-def test_what_all_nodes_of_one_machine_lost_is_none_of_theirs(
+def test_loss_common_to_all_nodes_of_one_machine_is_not_found(
     nodes: int, one_machine: bool, lost_before: float
 ) -> None:
-    """Another program, or another virtual machine of the host, takes from all of them."""
+    """Another program or virtual machine takes processor time from all nodes of the machine."""
     tonight = 0.01 * np.random.default_rng(6).standard_normal((6, nodes)) - 0.15
     outcome = judged(tonight, lost_before=lost_before, one_machine=one_machine)
     is_found = bool(outcome.bad.any()) or any(shift.bad for shift in outcome.shifts)
@@ -309,7 +309,7 @@ def test_what_all_nodes_of_one_machine_lost_is_none_of_theirs(
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 16])
 @pytest.mark.parametrize("lost_by_all", [0.0, 0.15])
-def test_what_one_node_of_a_machine_lost_beside_the_others_is_its_own(
+def test_node_of_one_machine_that_lost_more_than_the_others_is_found(
     nodes: int, lost_by_all: float
 ) -> None:
     tonight = 0.01 * np.random.default_rng(7).standard_normal((6, nodes)) - lost_by_all
@@ -319,11 +319,11 @@ def test_what_one_node_of_a_machine_lost_beside_the_others_is_its_own(
 
 
 @pytest.mark.parametrize("nodes, with_peers", [(8, True), (64, False)])
-def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(
+def test_peers_are_repeated_with_a_doubtful_node_only_when_they_are_few(
     nodes: int, with_peers: bool
 ) -> None:
-    """What all nodes lost together is known from many peers, read once each, better than what one
-    node lost.
+    """The common loss of all nodes is known better from many peers read once than the loss of one
+    node.
     """
     tonight = np.full((4, nodes), np.nan)
     tonight[0] = 0.0
@@ -334,8 +334,10 @@ def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(
 
 
 @pytest.mark.parametrize("one_machine", [False, True])
-def test_what_a_machine_takes_from_two_nodes_is_read_on_both(one_machine: bool) -> None:
-    """Of two machines nobody can tell which one is odd, but one may be busy at this moment."""
+def test_other_node_is_repeated_with_a_doubtful_one_on_the_same_machine(one_machine: bool) -> None:
+    """Between two separate machines more readings cannot tell which is odd; one shared machine may
+    be busy at the moment.
+    """
     tonight = np.full((4, 2), np.nan)
     tonight[0] = 0.0
     tonight[:, 0] = -0.015
@@ -353,7 +355,7 @@ def test_a_clear_loss_is_decided_by_three_readings_of_its_own(nodes: int) -> Non
     assert not outcome.doubtful[0] and not outcome.supporting.any()
 
 
-def test_a_usual_reading_counts_though_the_others_lie_close_together() -> None:
+def test_ordinary_reading_counts_though_the_others_lie_close_together() -> None:
     """Five of six readings are within 0.02 % by chance, the last is three standard deviations
     lower.
     """
@@ -376,9 +378,11 @@ def test_a_stray_among_low_readings_does_not_hide_the_loss() -> None:
 
 
 @pytest.mark.parametrize("sigma, doubtful", [(0.5, False), (0.05, True)])
-def test_what_only_earlier_runs_can_decide_is_not_read_again(sigma: float, doubtful: bool) -> None:
-    """Four new nodes of which one has a third: what such nodes may differ by decides, however often
-    it is read.
+def test_node_is_not_read_again_when_more_readings_cannot_decide(
+    sigma: float, doubtful: bool
+) -> None:
+    """One of four new nodes reaches a third of the others: only how much such nodes usually differ
+    decides, not more readings.
     """
     first = np.log([24.0, 24.0, 8.0, 23.7])
     again = np.array([[np.nan, np.nan, first[2], np.nan]])

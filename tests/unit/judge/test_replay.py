@@ -49,19 +49,19 @@ def test_a_later_reading_is_taken_only_if_the_first_is_in_doubt() -> None:
     assert (run.verdict, run.readings) == (Verdict.PASS, 1)
 
 
-def test_what_reads_low_once_is_cleared_by_the_next_readings() -> None:
+def test_single_low_reading_is_cleared_by_the_next_readings() -> None:
     run = after_healthy_runs(190.0, 381.0, 379.0, 1.0)
     assert (run.verdict, run.readings) == (Verdict.PASS, 3)
 
 
-def test_what_reads_low_is_taken_until_it_is_sure() -> None:
+def test_low_readings_are_repeated_until_the_loss_is_certain() -> None:
     run = after_healthy_runs(*[190.0] * 30)
     assert run.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert 3 <= run.readings < 10
     assert f"in {run.readings} of {run.readings} measurements" in run.reason.sentence
 
 
-def test_no_more_readings_are_taken_than_exist() -> None:
+def test_replay_takes_no_more_readings_than_the_file_has() -> None:
     assert after_healthy_runs(190.0).readings == 1
 
 
@@ -111,7 +111,7 @@ def test_runs_are_judged_in_order_of_their_start_whatever_the_order_of_rows() ->
     ]
 
 
-def test_without_a_start_the_order_of_the_file_counts() -> None:
+def test_runs_without_a_start_time_are_judged_in_file_order() -> None:
     rows = nightly(10).drop(columns="started")
     assert list(verdicts(replay(rows)).values())[-3:] == [
         Verdict.PASS,
@@ -133,7 +133,7 @@ def test_clusters_and_suites_are_judged_apart(column: str) -> None:
     }
 
 
-def test_another_condition_is_another_series() -> None:
+def test_different_conditions_make_different_series() -> None:
     small, large = nightly(10, message_bytes="4096"), nightly(10, message_bytes="1048576")
     small["value"] /= 100
     assert verdicts(replay(pd.concat([small, large]))) == verdicts(replay(large))
@@ -149,13 +149,13 @@ def test_nodes_of_another_model_are_no_peers() -> None:
     assert replay(frame)[0].verdict is Verdict.PASS
 
 
-def test_a_run_before_there_is_anything_to_compare_says_so() -> None:
+def test_first_run_passes_and_says_that_it_has_no_baseline() -> None:
     first, *_ = replay(nightly())
     assert (first.verdict, first.suspects) == (Verdict.PASS, ())
     assert "no baseline yet" in first.reason.sentence
 
 
-def test_what_is_only_recorded_is_not_judged() -> None:
+def test_measurements_without_a_better_direction_are_not_judged() -> None:
     rows = nightly()
     rows["better"] = ""
     assert replay(rows) == []
@@ -170,7 +170,7 @@ def test_what_is_only_recorded_is_not_judged() -> None:
         (np.inf, Verdict.INCONCLUSIVE),
     ],
 )
-def test_a_broken_number_is_no_pass(value: float, verdict: Verdict) -> None:
+def test_invalid_number_does_not_pass(value: float, verdict: Verdict) -> None:
     rows = nightly(3)
     last = rows["run_id"] == "run-2"
     rows.loc[last, "value"] = value

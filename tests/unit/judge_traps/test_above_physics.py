@@ -82,7 +82,7 @@ def sweep(operation: str, busbw: float, nodes: int, each: int, arm: str) -> str:
     st.floats(1.06, 20.0),
     st.booleans(),
 )
-def test_no_pass_above_physics(
+def test_bandwidth_above_the_link_rate_never_passes(
     operation: str, arm: str, nodes: int, each: int, factor: float, is_claimed: bool
 ) -> None:
     if nodes * each < 2 or (arm == INTRA and nodes > 1):
@@ -99,7 +99,7 @@ def test_no_pass_above_physics(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_what_saturates_the_links_is_possible(operation: str, nodes: int) -> None:
+def test_bandwidth_just_below_the_link_rate_passes(operation: str, nodes: int) -> None:
     config = LogsConfig("H100-SXM", nodes, 8, FABRIC)
     result = judged(
         sweep(operation, 0.99 * links_carry(operation, "", nodes, 8), nodes, 8, ""), config
@@ -116,7 +116,7 @@ def test_what_saturates_the_links_is_possible(operation: str, nodes: int) -> Non
         (4, 4.0, Verdict.FAIL),
     ],
 )
-def test_a_network_that_was_not_forced_is_no_pass(
+def test_network_arm_faster_than_the_nics_is_no_pass(
     nodes: int, busbw: float, verdict: Verdict
 ) -> None:
     result = judged(
@@ -125,7 +125,7 @@ def test_a_network_that_was_not_forced_is_no_pass(
     assert result.verdict is verdict, result.reason
 
 
-def test_channels_inside_a_node_are_evidence_against_the_network_alone() -> None:
+def test_p2p_channels_in_the_log_make_a_network_arm_inconclusive() -> None:
     via = "node-0:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
     text = f"{via}\n{sweep('all_reduce', 47.0, 4, 8, NETWORK)}"
     result = judged(text, LogsConfig("H100-SXM", 4, 8, FABRIC))
@@ -164,7 +164,7 @@ def test_one_node_is_held_to_its_own_links_whatever_the_fabric(
         (4.0, SIZES, LogsConfig("H100-SXM", 4, 8, FABRIC), "1 % of the link rate"),
     ],
 )
-def test_a_gross_loss_fails_and_its_share_comes_first(
+def test_reason_of_a_gross_loss_starts_with_its_share_of_the_link_rate(
     busbw: float, sizes: tuple[int, ...], config: LogsConfig, first: str
 ) -> None:
     ranks = 4 * (config.gpus_per_node or 1)

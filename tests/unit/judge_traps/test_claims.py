@@ -77,7 +77,7 @@ def test_tcp_between_nodes_of_eight_gpus_does_not_pass(
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(11.5, Verdict.INCONCLUSIVE), (60.0, Verdict.PASS)])
-def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(
+def test_rates_that_tcp_reaches_do_not_pass_without_a_named_fabric(
     busbw: float, verdict: Verdict
 ) -> None:
     result = judged(log_text([busbw] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8))
@@ -87,14 +87,14 @@ def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(
     )
 
 
-def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
+def test_two_nodes_at_the_tcp_rate_of_a_tree_do_not_pass() -> None:
     """23.7 GB/s of busbw were measured on two nodes of eight H100 that had fallen back to TCP."""
     result = judged(log_text([20.0, 22.0, 23.0, 23.5, 23.7], 16, 2), LogsConfig("H100-SXM", 2, 8))
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("fabric", ["RoCE", "EFA", "NVLink", "Ethernet"])
-def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(
+def test_under_two_percent_of_gpu_links_never_passes_on_a_fabric_of_unknown_rate(
     fabric: str,
 ) -> None:
     slow, faster = (
@@ -131,7 +131,7 @@ def test_a_run_far_below_its_gpus_links_does_not_pass_without_a_fabric() -> None
     )
 
 
-def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
+def test_misspelt_fabric_is_refused_with_the_nearest_and_all_known_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log, cluster = tmp_path / "r.log", tmp_path / "c.yaml"
@@ -162,7 +162,7 @@ def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
     assert "IB-8x400G        400 GB/s\nMNNVL\n" in capsys.readouterr().out
 
 
-def test_links_that_are_described_need_no_fabric_of_the_catalog() -> None:
+def test_hardware_with_its_own_link_rates_accepts_any_fabric_name() -> None:
     described = {"name": "H100-SXM", "gpus_per_node": 8, "node_link_gb_s": 100.0}
     fields = {"name": "c", "nodes": 4, "platform": {"kind": "slurm"}, "fabric": "own rails"}
     assert Cluster.model_validate({**fields, "hardware": described}).fabric == "own rails"
@@ -199,7 +199,7 @@ def test_another_network_than_the_claimed_one_is_named(
         ("Using network AWS Libfabric", None),
     ],
 )
-def test_the_log_names_the_fabric_where_nobody_else_does(line: str, fabric: str | None) -> None:
+def test_fabric_is_read_from_the_log_when_it_names_one(line: str, fabric: str | None) -> None:
     assert fabric_named("H100-SXM", transport([INFO + line])) == fabric
 
 
@@ -218,7 +218,7 @@ def test_a_fabric_that_the_log_names_has_a_reference(factor: float, verdict: Ver
 
 
 @pytest.mark.parametrize("fabric", ["Ethernet", "tcp", "Ethernet-1x100G", "100GbE"])
-def test_ethernet_is_a_fabric_that_sockets_do_for(fabric: str) -> None:
+def test_nccl_sockets_pass_on_an_ethernet_fabric(fabric: str) -> None:
     assert network_of(fabric) is None
     text = log_text([9.0] * 5, 32, 4, [f"{INFO}Using network Socket"])
     assert judged(text, LogsConfig("H100-SXM", 4, 8, fabric)).verdict is Verdict.PASS
@@ -248,7 +248,7 @@ def test_network_algorithm_and_protocol_are_reported() -> None:
     assert "over IB with GPUDirect RDMA, by Ring/Simple" in judgement.reason.sentence
 
 
-def test_a_link_that_is_switched_off_with_nothing_to_compare_is_a_fault() -> None:
+def test_slow_log_with_a_disabled_link_and_no_control_fails() -> None:
     judgement = judged(log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
     assert judgement.verdict is Verdict.FAIL
     assert "with NCCL_P2P_DISABLE=1" in judgement.reason.sentence
@@ -303,7 +303,7 @@ def test_fewer_network_devices_than_the_fabric_has_are_named(
         ("NET/OFI Selected Provider is efa (found 4 nics)", 4),
     ],
 )
-def test_devices_as_nccl_lists_them(line: str, nics: int) -> None:
+def test_network_devices_are_counted_in_each_format_of_nccl(line: str, nics: int) -> None:
     devices = transport([INFO + line])
     assert devices is not None
     assert devices.fewest_nics(Nic()) == ("node-0", nics)
@@ -313,8 +313,8 @@ def test_devices_as_nccl_lists_them(line: str, nics: int) -> None:
 
 
 @pytest.mark.parametrize("each", [8, None])
-def test_more_hosts_than_claimed_are_another_cluster(each: int | None) -> None:
-    """16 ranks on four hosts of four GPUs, said to be of two nodes of eight."""
+def test_log_with_more_hosts_than_claimed_is_inconclusive(each: int | None) -> None:
+    """16 ranks on four hosts of four GPUs, claimed to be two nodes of eight."""
     text = log_text(OVER_NODES, 16, 4)
     result = judged(text, LogsConfig("H100-SXM", 2, each, IB))
     assert result.verdict is Verdict.INCONCLUSIVE
@@ -363,7 +363,7 @@ def test_b200_without_nvls_is_held_to_the_published_ring() -> None:
     assert (result.verdict, "by Ring/Tree" in result.reason.sentence) == (Verdict.PASS, True)
 
 
-def test_two_nodes_without_nvls_are_held_to_a_ring_and_not_bound_by_one() -> None:
+def test_two_nodes_without_nvls_are_judged_by_a_ring_but_may_exceed_it() -> None:
     config, before = LogsConfig("H100-SXM", 2, 8, "EFA-3200G"), ["NCCL_NVLS_ENABLE=0"]
     for value, verdict in ((365.0, Verdict.PASS), (440.0, Verdict.PASS), (200.0, Verdict.DEGRADED)):
         result = judged(

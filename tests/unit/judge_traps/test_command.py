@@ -28,7 +28,7 @@ def run(*arguments: str) -> int:
         ("bash: line 1: all_reduce_perf: command not found\n", 3, "not_run"),
     ],
 )
-def test_the_exit_status_is_the_verdicts(
+def test_exit_status_and_last_line_follow_the_verdict(
     text: str, status: int, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "sweep.log").write_text(text)
@@ -97,12 +97,12 @@ def test_a_log_that_is_known_and_names_no_failure_is_inconclusive(
 @pytest.mark.parametrize(
     "text", ["rack 7\n", "[1745499308.85] [node-0:760:0] ucp.c:1 UCX INFO\n", "a kernel: of corn\n"]
 )
-def test_other_text_is_no_log(text: str, tmp_path: Path) -> None:
+def test_text_without_known_lines_is_bad_input(text: str, tmp_path: Path) -> None:
     (tmp_path / "node").write_text(text)
     assert run(str(tmp_path / "node")) == 2
 
 
-def test_a_typo_in_the_hardware_is_no_pass(
+def test_misspelt_hardware_is_bad_input_with_the_nearest_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log").write_text(log_text(HEALTHY))
@@ -153,7 +153,7 @@ def test_a_log_of_each_node_by_itself_is_judged_as_one_of_a_node(
     assert command("judge", str(folder), *PAIR_OF_8) == 1
 
 
-def test_a_log_that_holds_nothing_and_logs_of_single_nodes_alone_are_no_pass(folder: Path) -> None:
+def test_empty_log_or_only_logs_of_single_nodes_do_not_pass(folder: Path) -> None:
     (folder / "network.log").write_text("")
     assert command("judge", str(folder), *PAIR_OF_8) == 3
     for name in ("network.log", "all_reduce.log"):
@@ -183,10 +183,8 @@ GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
         ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
     ],
 )
-def test_a_control_as_fast_as_its_treatment_makes_the_verdict_inconclusive(
-    switch: str, asked: LogsConfig
-) -> None:
-    """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
+def test_control_as_fast_as_the_normal_run_is_inconclusive(switch: str, asked: LogsConfig) -> None:
+    """A published validation passed with 837.76 GB/s without NVLink and 838.07 GB/s with it."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1))
     off = log(
         "off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch])
@@ -215,7 +213,7 @@ def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
         ("NCCL_IB_DISABLE=0", LogsConfig("H100-SXM", 2, 4, "IB-8x400G"), 8),
     ],
 )
-def test_a_switch_without_a_necessary_effect_is_no_control(
+def test_log_with_a_switch_that_need_not_slow_it_is_judged_normally(
     switch: str, asked: LogsConfig, ranks: int
 ) -> None:
     values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
@@ -226,7 +224,7 @@ def test_a_switch_without_a_necessary_effect_is_no_control(
     assert judge_logs(pair, asked).verdict is Verdict.PASS
 
 
-def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
+def test_empty_log_beside_a_healthy_one_is_inconclusive() -> None:
     judgement = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
     assert (judgement.verdict, judgement.reason.sentence) == (
         Verdict.INCONCLUSIVE,

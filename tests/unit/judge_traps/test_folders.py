@@ -111,7 +111,7 @@ def test_every_file_of_a_folder_is_judged_without_options(
         ),
     ],
 )
-def test_a_file_that_is_bad_counts(
+def test_bad_file_in_a_folder_decides_the_verdict(
     folder: Path,
     name: str,
     text: str,
@@ -127,7 +127,7 @@ def test_a_file_that_is_bad_counts(
     assert reason in document["reason"]
 
 
-def test_a_file_that_holds_nothing_known_is_listed(
+def test_file_without_known_content_is_listed_as_not_judged(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "notes.txt").write_text("rack 7\n")
@@ -153,7 +153,7 @@ def test_a_file_that_holds_nothing_known_is_listed(
         ({"model": "own"}, 0, "no baseline yet"),
     ],
 )
-def test_the_result_of_a_training_alone(
+def test_training_result_is_judged_without_other_files(
     changes: dict[str, Any],
     status: int,
     reason: str,
@@ -166,7 +166,7 @@ def test_the_result_of_a_training_alone(
         assert reason in capsys.readouterr().out
 
 
-def test_results_under_the_keys_of_others(
+def test_training_results_with_other_key_names_are_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = {

@@ -73,7 +73,7 @@ def test_a_row_that_the_header_asks_for_and_the_table_lacks_is_named(lost: int) 
     ), result.reason
 
 
-def test_small_sizes_that_were_cut_off_are_a_note_and_memory_ends_a_sweep() -> None:
+def test_missing_small_sizes_are_noted_and_a_memory_limit_may_end_a_sweep() -> None:
     text = whole_sweep()
     excerpt = "\n".join(
         line
@@ -114,7 +114,7 @@ def test_nodes_of_few_gpus_are_held_to_their_own_nics(
 @pytest.mark.parametrize(
     ("busbw", "verdict"), [(363.0, Verdict.PASS), (178.0, Verdict.DEGRADED), (80.0, Verdict.FAIL)]
 )
-def test_half_of_a_node_is_held_to_rings_over_the_same_links(
+def test_half_a_node_is_judged_by_a_ring_over_the_same_links(
     busbw: float, verdict: Verdict
 ) -> None:
     """Four H200, whose NVLink is that of the H100, reach 363 GB/s."""
@@ -125,7 +125,7 @@ def test_half_of_a_node_is_held_to_rings_over_the_same_links(
 @pytest.mark.parametrize(
     ("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (5.0, Verdict.FAIL)]
 )
-def test_neighbours_are_held_to_one_nic(busbw: float, verdict: Verdict) -> None:
+def test_sendrecv_between_nodes_is_judged_by_one_nic(busbw: float, verdict: Verdict) -> None:
     text = of_operation(log_text([busbw] * 5, 16, 2), "sendrecv", "sum -1")
     result = judged(text, LogsConfig("H100-SXM", 2, 8, IB))
     assert result.verdict is verdict, result.reason
@@ -159,7 +159,7 @@ def rates(slow: int, host: str, gbit_s: int = 200) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("is_claimed", [True, False])
-def test_nics_of_another_link_or_rate_are_none_of_the_fabric(
+def test_nics_of_another_link_type_or_rate_do_not_count_as_fabric(
     lines: list[str], verdict: Verdict, reason: str, is_claimed: bool
 ) -> None:
     if not is_claimed and "speed=" not in lines[0]:
@@ -169,9 +169,9 @@ def test_nics_of_another_link_or_rate_are_none_of_the_fabric(
     assert (result.verdict, reason in result.reason.sentence) == (verdict, True), result.reason
 
 
-def test_processors_have_no_user_buffers() -> None:
-    """In place at a fraction of out of place is a fault of NCCL's registration; the gloo probe has
-    none.
+def test_slow_in_place_results_are_no_fault_on_cpus() -> None:
+    """In-place results far below out-of-place ones are a fault of NCCL's buffer registration, which
+    the gloo probe does not have.
     """
     lines = []
     for line in log_text(OVER_NODES, 32, 4).splitlines():

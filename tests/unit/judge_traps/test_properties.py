@@ -39,7 +39,7 @@ def test_the_order_of_rows_does_not_matter(busbw: list[float], seed: int) -> Non
 
 @settings(max_examples=30)
 @given(curves, st.floats(0.05, 1.0))
-def test_slower_is_never_better(busbw: list[float], factor: float) -> None:
+def test_slower_log_never_gets_a_better_verdict(busbw: list[float], factor: float) -> None:
     fast, slow = judged(log_text(busbw)), judged(log_text([value * factor for value in busbw]))
     assert _MILDEST_FIRST.index(slow.verdict) >= _MILDEST_FIRST.index(fast.verdict)
 
@@ -58,12 +58,10 @@ def test_the_order_of_logs_does_not_matter(order: list[str], busbw: list[float])
     st.floats(0.3, 0.95),
     st.floats(0.1, 0.99),
 )
-def test_only_the_ratio_of_value_and_baseline_counts(
+def test_scaling_value_and_baseline_together_keeps_the_verdict(
     value: float, centre: float, factor: float, low: float, floor: float
 ) -> None:
-    """A shift on log scales: what value and baseline have in common changes nothing (away from the
-    edges).
-    """
+    """A common factor is a shift on log scales and changes nothing, away from the limits."""
 
     def verdict(scale: float) -> Verdict:
         bounds = (centre * low * scale, None, centre * low * floor * scale)

@@ -39,7 +39,7 @@ ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
         ),
     ],
 )
-def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsConfig) -> None:
+def test_wrong_elements_are_corrupt_whatever_else_is_wrong(text: str, setup: LogsConfig) -> None:
     result = judged(text, setup)
     assert result.verdict is Verdict.CORRUPT
     assert "wrong elements: 9 at 64M out-of-place" in result.reason.sentence
@@ -69,7 +69,7 @@ def test_too_few_ranks_at_a_fraction_of_the_speed_is_a_fail() -> None:
 # What says nothing is no pass
 
 
-def test_a_collective_over_one_rank_says_nothing() -> None:
+def test_collective_over_one_rank_is_not_run() -> None:
     sides = [f"{size / 1e6:.2f} 1000.00 0.00 0" for size in SIZES]
     rows = [
         f"{size} {size // 4} float sum -1 {side} {side}"
@@ -119,7 +119,7 @@ def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> 
         log_text([value * 0.5 for value in HEALTHY]).replace("float sum -1", "float none -1"),
     ],
 )
-def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
+def test_interleaved_programs_are_distinguished_from_repeats(other: str) -> None:
     pairs = zip(log_text(HEALTHY).splitlines(), other.splitlines(), strict=True)
     mixed = judged("\n".join(line for pair in pairs for line in pair))
     assert (mixed.verdict, "several programs" in mixed.reason.sentence) == (
@@ -146,7 +146,7 @@ def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
     )
 
 
-def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_ranks() -> None:
+def test_broadcast_without_a_header_never_passes_and_fails_when_slow() -> None:
     def without_header(busbw: float) -> str:
         lines = of_operation(log_text([busbw] * 5, 16, 2), "broadcast", "none 0").splitlines()
         return "\n".join(
@@ -214,7 +214,7 @@ def test_groups_within_nodes_are_held_against_one_node() -> None:
     ],
     ids=["ranks missing", "a node missing", "unlike groups"],
 )
-def test_groups_that_are_not_all_ranks_or_not_alike(
+def test_incomplete_or_unequal_split_groups_do_not_pass(
     ranks: int,
     nodes: int,
     group: Callable[[int], int],
@@ -228,7 +228,7 @@ def test_groups_that_are_not_all_ranks_or_not_alike(
     assert judged(text.replace(" 0\n", " 5\n"), setup).verdict is Verdict.CORRUPT
 
 
-def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
+def test_split_group_is_judged_as_its_own_communicator() -> None:
     """NCCL_TESTS_SPLIT_MASK=0x1 or MOD: 16 ranks in two groups of 8, one on each node, over
     NVLink.
     """
@@ -315,7 +315,7 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
         ),
     ],
 )
-def test_more_than_the_links_carry_was_not_measured_over_them(
+def test_bandwidth_above_the_links_of_the_setup_is_inconclusive(
     text: str, setup: LogsConfig, verdict: Verdict, words: str
 ) -> None:
     result = judged(text, setup)
@@ -323,7 +323,7 @@ def test_more_than_the_links_carry_was_not_measured_over_them(
     assert words in result.reason.sentence
 
 
-def test_a_floor_above_another_sources_measurement_does_not_fail() -> None:
+def test_result_that_one_source_measured_passes_below_the_floor_of_another() -> None:
     sizes = [*SIZES, 16 * G]
     mi300x = LogsConfig("MI300X", 1, 8)
     assert (

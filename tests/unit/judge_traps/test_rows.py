@@ -23,7 +23,7 @@ from tests.unit.judge_traps.sweeplogs import (
 )
 
 
-def test_busbw_is_not_made_of_launch_times() -> None:
+def test_launch_times_give_no_latency_and_busbw_is_kept_as_printed() -> None:
     header = "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong"
     rows = []
     for size, busbw in zip(SIZES, HEALTHY, strict=True):
@@ -38,7 +38,7 @@ def test_busbw_is_not_made_of_launch_times() -> None:
     assert not any(m.metric == "latency" for check in result.checks for m in check.measurements)
 
 
-def test_hypercubes_algbw_counts_the_other_ranks_parts_alone() -> None:
+def test_hypercube_algbw_counts_only_the_parts_of_other_ranks() -> None:
     rows = []
     for size in SIZES:
         algbw = size * 7 / 8 / (size / 300e3) / 1e3
@@ -67,7 +67,7 @@ def test_data_types_of_one_table_are_sweeps_of_their_own() -> None:
     ]
 
 
-def test_reductions_of_one_table_are_sweeps_of_their_own_and_roots_too() -> None:
+def test_reductions_and_roots_of_one_table_are_separate_sweeps() -> None:
     rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
     slow = [
         line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)
@@ -84,8 +84,8 @@ def test_reductions_of_one_table_are_sweeps_of_their_own_and_roots_too() -> None
     assert [check.name for check in result.checks] == ["log root 0", "log root 3"]
 
 
-def test_rows_with_and_without_a_root_are_of_several_programs() -> None:
-    """broadcast and all_gather line by line: neither sums, and their sizes take turns."""
+def test_mixed_rows_with_and_without_a_root_come_from_several_programs() -> None:
+    """broadcast and all_gather, line by line: no reductions, and sizes alternate."""
     broadcast = of_operation(log_text(HEALTHY), "broadcast", "none 0").splitlines()
     all_gather = of_operation(log_text(HEALTHY), "all_gather", "none -1", 7 / 8).splitlines()
     pairs = zip(broadcast, all_gather, strict=True)
@@ -98,7 +98,7 @@ def test_rows_with_and_without_a_root_are_of_several_programs() -> None:
     ), result.reason
 
 
-def test_the_json_files_cpu_time_is_no_time_of_the_collective() -> None:
+def test_cpu_time_in_json_is_not_the_time_of_the_collective() -> None:
     side = {"cpu_time": 3.21, "alg_bw": 20.97, "bus_bw": 36.7, "nwrong": 0}
     item = {
         "size": M,
@@ -176,7 +176,7 @@ def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_millise
     assert "476" in result.reason.sentence
 
 
-def test_json_of_several_files_says_which_file_a_sweep_is_from(
+def test_parse_json_names_the_source_file_of_each_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(tmp_path / name) for name in ("a.log", "b.log")]
@@ -195,7 +195,7 @@ def test_the_printed_average_of_a_mixed_sweep_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), ("NVLS", Verdict.PASS)]
 )
-def test_what_is_impossible_for_a_ring_is_not_for_nvls(algorithm: str, verdict: Verdict) -> None:
+def test_nvls_may_exceed_the_limit_of_a_ring(algorithm: str, verdict: Verdict) -> None:
     judgement = judged(log_text([550.0] * 5, before=[f"export NCCL_ALGO={algorithm}"]))
     assert judgement.verdict is verdict
     assert f"by {algorithm}" in judgement.reason.sentence
@@ -224,7 +224,7 @@ def test_a_log_is_judged_by_the_same_reference_as_a_run() -> None:
     assert plateau.expected.low == baseline.low
 
 
-def test_twelve_gpus_asked_for_and_four_in_one_pod_fail() -> None:
+def test_four_ranks_of_twelve_expected_fail() -> None:
     judgement = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
     assert (judgement.verdict, judgement.reason.sentence) == (
         Verdict.FAIL,
@@ -233,7 +233,7 @@ def test_twelve_gpus_asked_for_and_four_in_one_pod_fail() -> None:
     assert judgement.checks[0].judgements == (), "no number is judged"
 
 
-def test_all_ranks_on_one_node_of_two() -> None:
+def test_all_ranks_on_one_of_two_nodes_fail() -> None:
     judgement = judged(
         log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G")
     )
@@ -243,7 +243,7 @@ def test_all_ranks_on_one_node_of_two() -> None:
     assert spread.verdict is Verdict.PASS
 
 
-def test_nodes_that_share_a_host_name_are_not_counted_by_it() -> None:
+def test_nodes_with_the_same_host_name_are_counted_by_ranks() -> None:
     text = log_text(HEALTHY, ranks=8, nodes=2).replace("node-1", "node-0")
     assert judged(text, LogsConfig("H100-SXM", 2, 4, "IB-8x400G")).verdict is Verdict.PASS
 
@@ -266,7 +266,7 @@ def test_nccl_tests_without_mpi_is_named() -> None:
     )
 
 
-def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> None:
+def test_seven_of_eight_ranks_are_named_with_and_without_gpus_per_node() -> None:
     text = log_text(HEALTHY, ranks=7)
     assert judged(text).reason.sentence == "all_reduce: 7 of 8 ranks took part"
     assert judged(text).verdict is Verdict.FAIL
@@ -278,10 +278,10 @@ def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> No
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(4, 3), (15, 2), (8, 10), (6, 3)])
-def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said_how_many(
+def test_rank_count_impossible_for_equal_nodes_fails_without_gpus_per_node(
     ranks: int, nodes: int
 ) -> None:
-    """And one pod of three, also where its GPUs divide."""
+    """Such as the ranks of one pod of three, even if they divide evenly."""
     judgement = judged(log_text(HEALTHY, ranks), LogsConfig("H100-SXM", nodes, None, "IB-8x400G"))
     assert (judgement.verdict, judgement.reason.sentence) == (
         Verdict.FAIL,

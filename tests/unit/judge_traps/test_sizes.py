@@ -21,7 +21,7 @@ from tests.unit.judge_traps.sweeplogs import (
 @pytest.mark.parametrize(
     ("busbw", "verdict"), [(149.0, Verdict.FAIL), (280.0, Verdict.DEGRADED), (380.0, Verdict.PASS)]
 )
-def test_one_or_two_sizes_are_held_against_the_model(
+def test_one_or_two_large_sizes_are_judged_by_the_model(
     sizes: tuple[int, ...], busbw: float, verdict: Verdict
 ) -> None:
     assert judged(log_text([busbw] * len(sizes), 32, 4, sizes=sizes), QUAD).verdict is verdict
@@ -41,7 +41,7 @@ def test_one_or_two_sizes_are_held_against_the_model(
         (8, IB, 375.0, Verdict.PASS),
     ],
 )
-def test_a_loss_between_nodes_is_no_pass(
+def test_bandwidth_loss_between_nodes_does_not_pass(
     nodes: int, fabric: str | None, busbw: float, verdict: Verdict
 ) -> None:
     sizes = (G, 2 * G, 4 * G, 8 * G, 16 * G)
@@ -55,7 +55,9 @@ def test_a_loss_between_nodes_is_no_pass(
 @pytest.mark.parametrize(
     ("time_us", "verdict"), [(2000.0, Verdict.DEGRADED), (200.0, Verdict.PASS)]
 )
-def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdict) -> None:
+def test_small_messages_that_take_milliseconds_are_degraded(
+    time_us: float, verdict: Verdict
+) -> None:
     lines = over_four_nodes().splitlines()
     first = next(i for i, line in enumerate(lines) if is_row(line))
     small = [
@@ -80,7 +82,7 @@ def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdic
     # Without any reference too
     [(IB, 0.1, Verdict.FAIL), (None, 0.55, Verdict.DEGRADED), (None, 0.9, Verdict.PASS)],
 )
-def test_in_place_much_slower_at_every_size(
+def test_in_place_much_slower_than_out_of_place_does_not_pass(
     fabric: str | None, share: float, verdict: Verdict
 ) -> None:
     lines = []
@@ -101,7 +103,7 @@ def test_in_place_much_slower_at_every_size(
     ("share", "busbw", "verdict"),
     [(0.25, "94.0", Verdict.DEGRADED), (0.6, "226", Verdict.DEGRADED), (0.9, "338", Verdict.PASS)],
 )
-def test_the_largest_size_at_much_less_than_the_one_below(
+def test_large_drop_at_the_largest_size_is_degraded(
     share: float, busbw: str, verdict: Verdict
 ) -> None:
     sizes = [64 * M, 256 * M, G, 4 * G, 8 * G, 16 * G]

@@ -51,7 +51,9 @@ def test_two_ranks_of_one_host_name_and_device_are_on_two_nodes() -> None:
 @pytest.mark.parametrize(
     ("factor", "verdict"), [(1.0, Verdict.PASS), (0.8, Verdict.DEGRADED), (0.2, Verdict.FAIL)]
 )
-def test_a_log_alone_is_held_against_what_its_gpus_reach(factor: float, verdict: Verdict) -> None:
+def test_log_without_options_is_judged_by_the_catalog_for_its_gpus(
+    factor: float, verdict: Verdict
+) -> None:
     result = judged(of_model(log_text([factor * value for value in HEALTHY])), NO_OPTIONS)
     assert result.verdict is verdict, result.reason
     assert "catalog" in {j.source for check in result.checks for j in check.judgements}
@@ -65,7 +67,7 @@ def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
     )
 
 
-def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
+def test_log_without_host_names_asks_for_the_nodes_option() -> None:
     text = "\n".join(
         line for line in log_text(HEALTHY).splitlines() if not line.startswith("#  Rank")
     )
@@ -79,9 +81,9 @@ def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
 
 # The second does not depend on the ranks
 @pytest.mark.parametrize("kept", ["float     sum", "float"])
-def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
-    """Without a header the number of nodes is unknown; where busbw does not tell the ranks, they
-    are too.
+def test_rows_without_a_header_are_inconclusive_and_show_sizes_and_plateau(kept: str) -> None:
+    """Without a header the number of nodes is unknown; so are the ranks where busbw does not show
+    them.
     """
     rows = [
         line.replace("float     sum", kept)
@@ -96,7 +98,7 @@ def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
         assert words in result.reason.sentence
 
 
-def test_wrong_results_and_causes_count_without_a_header() -> None:
+def test_wrong_elements_and_error_causes_count_without_a_header() -> None:
     rows = [line for line in log_text(HEALTHY, wrong=1).splitlines() if " sum " in line]
     assert judged("\n".join(rows), NO_OPTIONS).verdict is Verdict.CORRUPT
     (row, *_) = (line for line in log_text(HEALTHY).splitlines() if " sum " in line)
@@ -114,7 +116,7 @@ def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: boo
     assert "a remote process exited" in result.reason.sentence.partition(";")[0]
 
 
-def test_numbers_of_other_hardware_prove_nothing() -> None:
+def test_log_from_other_hardware_than_claimed_is_inconclusive() -> None:
     for model in (MI210, PCIE):
         result = judged(of_model(log_text(HEALTHY), model), LogsConfig("H100-SXM", 1, 8))
         assert (result.verdict, f"of {model}, not of H100-SXM" in result.reason.sentence) == (
@@ -151,7 +153,9 @@ def test_one_gpu_of_another_model_is_named(config: LogsConfig) -> None:
         ("frontier", None, "known: cpu, A100-SXM"),
     ],
 )
-def test_hardware_as_people_write_it(name: str, hardware: str | None, line: str) -> None:
+def test_hardware_is_found_by_names_that_people_use(
+    name: str, hardware: str | None, line: str
+) -> None:
     entry, words = find_hardware(name)
     assert (entry, line in words) == (hardware, True), words
 
@@ -170,11 +174,11 @@ def test_hardware_as_people_write_it(name: str, hardware: str | None, line: str)
         ("NVIDIA Graphics Device", None),
     ],
 )
-def test_gpu_models_as_programs_print_them(printed: str, model: str | None) -> None:
+def test_printed_gpu_names_map_to_catalog_models(printed: str, model: str | None) -> None:
     assert gpu_model(printed) == model
 
 
-def test_the_command_needs_no_option_and_says_how_it_read_one(
+def test_judge_needs_no_option_and_says_how_it_read_hardware(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "sweep.log").write_text(of_model(log_text(HEALTHY)))

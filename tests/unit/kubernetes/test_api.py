@@ -50,7 +50,7 @@ def test_kueue_is_read_in_the_version_that_the_cluster_serves(
     assert api(*served).resource(WORKLOAD) == read
 
 
-def test_a_kind_that_is_not_there_says_what_to_install() -> None:
+def test_error_for_a_missing_kind_says_what_to_install() -> None:
     with pytest.raises(
         UnknownKindError, match=r"does not know Workload \(kueue.x-k8s.io/v1beta2\): install Kueue"
     ):
@@ -165,7 +165,7 @@ def discovery() -> Discovery:
     return Discovery(SimpleNamespace(configuration=None), 1)
 
 
-def test_a_kind_is_found_by_one_request(discovery: Discovery, asked: list[str]) -> None:
+def test_each_kind_is_looked_up_by_one_request(discovery: Discovery, asked: list[str]) -> None:
     pod, job, node = (discovery.resource(kind) for kind in (POD, JOB, Kind("v1", "Node")))
     assert pod and job and node
     assert pod.path(namespace="trials", name="p") == "/api/v1/namespaces/trials/pods/p"
@@ -174,7 +174,7 @@ def test_a_kind_is_found_by_one_request(discovery: Discovery, asked: list[str]) 
     assert asked == ["/api/v1", "/apis/batch/v1"]
 
 
-def test_what_is_not_there_is_asked_for_again(discovery: Discovery, asked: list[str]) -> None:
+def test_missing_kind_is_looked_up_again_each_time(discovery: Discovery, asked: list[str]) -> None:
     assert discovery.resource(JOBSET) is None
     assert discovery.resource(JOBSET) is None
     assert asked == ["/apis/jobset.x-k8s.io/v1alpha2"] * 2

@@ -114,7 +114,7 @@ def complaint(name: str = NAME) -> WatchEvent:
     return WatchEvent("Event", "ADDED", event)
 
 
-def test_pods_are_there_once_each_answers(follow: Follow) -> None:
+def test_bringup_ends_once_every_pod_is_ready(follow: Follow) -> None:
     pods, played = follow(
         listed(), changed(pod(0, ready=True)), changed(pod(1)), changed(pod(1, ready=True))
     )
@@ -126,11 +126,11 @@ def test_pods_are_there_once_each_answers(follow: Follow) -> None:
 @pytest.mark.parametrize(
     ("pace_s", "most", "least"), [(0.0, 4, 1), (0.01, 60, 40), (0.5, 1001, 999)]
 )
-def test_changes_that_arrive_together_are_checked_together(
+def test_changes_in_quick_succession_are_checked_together(
     follow: Follow, monkeypatch: pytest.MonkeyPatch, pace_s: float, most: int, least: int
 ) -> None:
-    """As many looks as changes would cost the square of the nodes; none while changes come would
-    miss what is wrong.
+    """A check per change would cost the square of the nodes; no check while changes arrive would
+    miss problems.
     """
     looks: list[int] = []
     look = waiting.problem
@@ -150,11 +150,8 @@ def test_changes_that_arrive_together_are_checked_together(
     assert least <= len(looks) <= most
 
 
-def test_pods_that_a_renewed_watch_lists_keep_their_clocks(follow: Follow) -> None:
-    """A watch ends every few minutes.
-
-    The wait for a node is over by then, and the wait for sshd goes on.
-    """
+def test_renewed_watch_does_not_restart_the_timeout_of_pods(follow: Follow) -> None:
+    """A watch ends every few minutes. By then pods have a node, and the wait for sshd goes on."""
     both = (pod(0), pod(1))
     with pytest.raises(
         LaunchError, match=r"not up within 900 s \(platform.start_timeout_s\): 0 of 2 nodes answer"
@@ -162,7 +159,7 @@ def test_pods_that_a_renewed_watch_lists_keep_their_clocks(follow: Follow) -> No
         follow(listed(*both), 300.0, listed(*both), 300.0, listed(*both), 301.0, queue_timeout_s=5)
 
 
-def test_the_wait_for_a_node_ends(follow: Follow) -> None:
+def test_wait_for_a_node_ends_after_queue_timeout(follow: Follow) -> None:
     with pytest.raises(
         LaunchError,
         match=r"not up within 5 s \(platform.queue_timeout_s\): 1 of 2 pods have a node",
@@ -182,10 +179,8 @@ def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> No
         follow(listed(), complaint("somebody-elses"), 60.0, queue_timeout_s=20)
 
 
-def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> None:
-    """What holds up the first pod after ten minutes in a queue may be as short as at any other
-    time.
-    """
+def test_admission_error_after_a_long_queue_gets_the_full_grace_time(follow: Follow) -> None:
+    """A problem of the first pod may be as brief after ten minutes in a queue as at any time."""
     wait = of_kueue(("QuotaReserved", "False", "LocalQueue q is inactive"))
     up = listed(pod(0, ready=True), pod(1, ready=True))
     pods, _ = follow(wait, listed(), 600.0, ADMITTED, complaint(), 20.0, up, queue="night")
@@ -203,13 +198,13 @@ def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> No
     ],
     ids=["one comes", "one is listed", "one was listed before"],
 )
-def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, steps: Sequence[Step]) -> None:
+def test_admission_error_is_over_once_a_pod_exists(follow: Follow, steps: Sequence[Step]) -> None:
     gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
     assert len(follow(*steps, gone, 20.0, up)[0]) == 2
 
 
-def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> None:
-    """Also where a watch that is begun anew brings the event once more."""
+def test_admission_error_is_over_once_the_run_is_queued_again(follow: Follow) -> None:
+    """Even if a renewed watch delivers the event once more."""
     up = listed(pod(0, ready=True), pod(1, ready=True))
     steps = (
         ADMITTED,
@@ -251,7 +246,7 @@ def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
         follow(listed(ended, pod(1)))
 
 
-def test_an_image_that_is_pulled_at_the_second_try_is_enough(follow: Follow) -> None:
+def test_image_pulled_on_a_retry_lets_the_bringup_succeed(follow: Follow) -> None:
     def pulls(reason: str) -> WatchEvent:
         state = {"waiting": {"reason": reason, "message": "429 Too Many Requests"}}
         return changed(pod(0, containerStatuses=[{"name": "node", "state": state}]))
@@ -272,12 +267,12 @@ def test_an_image_that_is_pulled_at_the_second_try_is_enough(follow: Follow) -> 
         follow(*tries, 11.0, changed(pod(0, ready=True)))
 
 
-def test_what_somebody_deletes_is_not_waited_for(follow: Follow) -> None:
+def test_deleted_job_ends_the_wait(follow: Follow) -> None:
     with pytest.raises(LaunchError, match=f"somebody deleted the Job {NAME} while it came up"):
         follow(listed(), changed({"kind": "Job", "status": {}}, "DELETED", "Job"))
 
 
-def test_pods_on_their_way_out_do_not_count(follow: Follow) -> None:
+def test_terminating_pods_do_not_count(follow: Follow) -> None:
     leaving = pod(0, ready=True)
     leaving["metadata"]["deletionTimestamp"] = "now"
     fresh = pod(2, ready=True)
@@ -290,7 +285,7 @@ OWNED = {"name": "job-seatrial", "ownerReferences": [{"kind": "Job", "uid": "u"}
 LABELLED = {"name": "job-seatrial", "labels": {"kueue.x-k8s.io/job-uid": "u"}}
 
 
-def test_the_workload_is_told_from_others_of_the_namespace(follow: Follow) -> None:
+def test_workload_of_the_run_is_distinguished_from_others_in_the_namespace(follow: Follow) -> None:
     gone = {"spec": {"active": False}, "status": {}}
     other = changed(
         {"metadata": {"name": "other", "ownerReferences": [{"uid": "v"}]}, **gone},
@@ -304,7 +299,7 @@ def test_the_workload_is_told_from_others_of_the_namespace(follow: Follow) -> No
             follow(changed({"metadata": metadata, **gone}, "ADDED", "Workload"), queue="night")
 
 
-def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
+def test_workload_that_its_queue_can_never_admit_ends_the_wait(follow: Follow) -> None:
     message = "insufficient quota for nvidia.com/gpu in flavor a4, request > maximum capacity (8)"
     condition = {
         "type": "QuotaReserved",
@@ -317,7 +312,7 @@ def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
         follow(listed(), changed(workload, "ADDED", "Workload"), queue="night")
 
 
-def test_a_queue_that_does_not_see_it_ends_the_wait(follow: Follow) -> None:
+def test_job_for_which_kueue_makes_no_workload_ends_the_wait(follow: Follow) -> None:
     with pytest.raises(LaunchError, match="Kueue made no Workload of the Job within 30 s"):
         follow(listed(), 31.0, queue="night")
 

@@ -14,11 +14,11 @@ from tests.unit.kubernetes.chart import CHART, FACTS, MACHINES, facts
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 
 
-def test_the_charts_facts_are_seatrials() -> None:
+def test_facts_file_of_the_chart_is_up_to_date() -> None:
     assert FACTS.read_text() == facts(), "if this is meant: python -m tests.unit.kubernetes.chart"
 
 
-def test_the_same_machines_launchers_and_times_are_legal() -> None:
+def test_chart_schema_allows_the_same_values_as_the_cluster_file() -> None:
     legal = SCHEMA["properties"]
     assert set(legal["machine"]["enum"]) == set(MACHINES)
     assert set(legal["launcher"]["enum"]) <= set(
@@ -33,7 +33,7 @@ def test_the_same_machines_launchers_and_times_are_legal() -> None:
 @pytest.mark.parametrize(
     "word", ["now", "randAlphaNum", "uuidv4", "genPrivateKey", "lookup", "default.svc"]
 )
-def test_the_same_values_render_the_same_everywhere(word: str) -> None:
+def test_templates_use_no_function_that_varies_between_renders(word: str) -> None:
     templates = list((CHART / "templates").iterdir())
     assert templates
     assert not [
@@ -51,7 +51,7 @@ def _objects(schema: Any) -> list[dict[str, Any]]:
     return own + [nested for part in schema.values() for nested in _objects(part)]
 
 
-def test_unknown_values_are_refused_everywhere() -> None:
+def test_every_object_of_the_chart_schema_refuses_unknown_values() -> None:
     # The only object without fields is `global`, Helm's own
     objects = [each for each in _objects(SCHEMA) if each != {"type": "object"}]
     assert len(objects) > 10

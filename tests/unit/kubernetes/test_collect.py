@@ -51,7 +51,7 @@ def test_files_are_called_after_the_nodes() -> None:
     assert logs[0].title == "pod p-0 on gke-b (10.0.0.0), container node: running"
 
 
-def test_pods_without_a_node_and_pods_that_share_one_by_their_own_names() -> None:
+def test_logs_of_pods_without_a_node_or_on_a_shared_one_use_pod_names() -> None:
     assert [log.file for log in pod_logs([pod(0), pod(1), pod(2)])] == [
         "coordinator.log",
         "worker-p-1.log",
@@ -61,7 +61,7 @@ def test_pods_without_a_node_and_pods_that_share_one_by_their_own_names() -> Non
     assert [log.file for log in pod_logs([pod(0, "a"), pod(1, "a")])][1] == "worker-p-1.log"
 
 
-def test_sidecars_and_an_operators_own_pods_lie_beside() -> None:
+def test_logs_of_sidecars_and_launcher_pods_are_separate_files() -> None:
     sidecar: dict[str, Any] = {"initContainers": [{"name": "tcpxo-daemon"}]}
     logs = pod_logs([pod(0, "a", **sidecar), pod(1, "b"), pod(2, "b", role="launcher")])
     assert [log.file for log in logs] == [
@@ -73,7 +73,7 @@ def test_sidecars_and_an_operators_own_pods_lie_beside() -> None:
     assert pod_logs([]) == []
 
 
-def test_why_a_container_ended_is_told_above_its_log() -> None:
+def test_log_title_says_why_the_container_ended() -> None:
     ended = pod(0, "a")
     state = {
         "terminated": {"exitCode": 137, "reason": "OOMKilled", "message": None},
@@ -116,7 +116,7 @@ def test_logs_are_read_until_time_is_up_and_every_pod_has_its_state(
     assert ("# not read: time is up" in texts["worker-n-511.log"]) is (most < 512)
 
 
-def test_events_of_the_run_in_the_order_of_time() -> None:
+def test_events_of_the_run_are_listed_by_time() -> None:
     events = [
         event("seatrial-r1-1", "2026-11-21T15:00:09Z", "BackOff", type="Warning", count=4),
         event("seatrial-r2-0", "2026-11-21T15:00:01Z"),

@@ -63,7 +63,7 @@ def lacking(*nodes: dict[str, Any], **settings: Any) -> str:
     return " | ".join(map(str, nodes_that_fit(list(nodes), cluster, cluster.platform)))
 
 
-def test_enough_nodes_are_no_problem() -> None:
+def test_doctor_reports_nothing_with_enough_nodes() -> None:
     assert not lacking(node("a"), node("b"), node("c", gpus=0))
 
 
@@ -78,7 +78,7 @@ def test_a_gpu_that_is_missing_is_named() -> None:
     )
 
 
-def test_what_keeps_pods_away_is_named() -> None:
+def test_unready_cordoned_and_tainted_nodes_are_named() -> None:
     assert "b: is not ready: kubelet stopped posting" in lacking(
         node("a"), node("b", ready="Unknown")
     )
@@ -138,11 +138,11 @@ def test_devices_of_the_fabric_that_the_run_does_without_are_named() -> None:
         ("example.com/fabric-efax", False),
     ],
 )
-def test_which_resources_are_devices_of_the_fabric(resource: str, expected: bool) -> None:
+def test_fabric_devices_are_recognised_by_resource_name(resource: str, expected: bool) -> None:
     assert is_fabric(resource) is expected
 
 
-def test_taints_that_are_tolerated_are_none() -> None:
+def test_tolerated_taints_are_not_reported() -> None:
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     soft = {"key": "x", "effect": "PreferNoSchedule"}
@@ -152,7 +152,7 @@ def test_taints_that_are_tolerated_are_none() -> None:
     )
 
 
-def test_other_nodes_are_not_meant() -> None:
+def test_nodes_outside_the_selection_do_not_count() -> None:
     other = node("b", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"})
     assert "1 of 2 nodes are meant" in lacking(node("a"), other)
     assert "1 of 2 nodes are meant" in lacking(node("a"), node("b"), avoid_nodes=["b"])
@@ -173,7 +173,7 @@ def test_a_node_that_is_too_small_is_named() -> None:
     assert not lacking(node("a"), small, shared_memory="100Gi")
 
 
-def test_nodes_without_gpus_beside_them_are_no_problem_and_come_last_where_there_is_one() -> None:
+def test_nodes_without_gpus_are_listed_last_and_only_beside_a_problem() -> None:
     others = [node(f"cpu-{i}", gpus=0) for i in range(9)]
     assert not lacking(*others, node("a"), node("b"))
     text = lacking(*others, node("a"), node("b", gpus=7))
@@ -252,7 +252,7 @@ def queue(name: str, **active: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_queue_that_admits_nothing_is_named(
+def test_missing_or_inactive_queue_is_named(
     queues: tuple[dict[str, Any], ...], messages: list[str]
 ) -> None:
     settings = KubernetesPlatform(kind="kubernetes", queue="night")

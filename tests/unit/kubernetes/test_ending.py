@@ -59,7 +59,9 @@ def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
         (None, JOB, EVICTED, "Kueue evicted it: Preempted: room"),
     ],
 )
-def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, reason: str) -> None:
+def test_pod_taken_away_by_the_cluster_is_excused(
+    pod: Any, parent: Any, workload: Any, reason: str
+) -> None:
     assert reason in str(_blameless_reason(pod, "p", parent, workload, node_is_well=True))
 
 
@@ -74,7 +76,7 @@ def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, re
         (None, EVICTED, False),
     ],
 )
-def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
+def test_pod_that_ended_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
     assert _blameless_reason(pod, "p", JOB, workload, node_is_well=well) is None
 
 
@@ -102,7 +104,7 @@ def failed_pod(name: str, finished: str, **metadata: str) -> dict[str, Any]:
 FAILED_JOB = {"kind": "Job", **with_condition("Failed", "BackoffLimitExceeded")}
 
 
-def test_what_went_because_another_ended_names_the_first() -> None:
+def test_pod_deleted_after_another_failed_names_the_first_failed_pod() -> None:
     others = [
         failed_pod("late", "2026-04-04T10:00:09Z"),
         failed_pod("taken-along", "2026-04-04T09:00:00Z", deletionTimestamp="now"),
@@ -116,7 +118,7 @@ def test_what_went_because_another_ended_names_the_first() -> None:
         )
 
 
-def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
+def test_first_failed_pod_is_blamed_though_its_job_has_failed() -> None:
     first = failed_pod("p", "2026-04-04T10:00:01Z")
     assert _blameless_reason(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
 
@@ -129,7 +131,7 @@ def test_without_the_first_pod_the_job_names_the_cause() -> None:
 
 
 @pytest.mark.parametrize("left", [[failed_pod("first", "t")], []], ids=["failed", "gone"])
-def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
+def test_reason_is_sought_among_the_other_pods_of_the_job(left: list[dict[str, Any]]) -> None:
     ready = {
         "metadata": {"name": "n"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
@@ -223,7 +225,7 @@ def test_a_node_that_is_not_known_to_be_ill_is_not_blamed_and_its_pods_are_not_f
     assert api.forced == []
 
 
-def test_a_condition_of_another_form_is_left_out() -> None:
+def test_job_condition_without_a_type_is_ignored() -> None:
     entries: list[dict[str, str]] = [{"status": "Running"}]  # as Volcano writes them
     assert failed({"kind": "Job", "status": {"conditions": entries}}) is None
     entries.append(

@@ -104,7 +104,7 @@ def refused(text: str) -> ApiException:
         (Forward(b""), "the stream was closed"),
     ],
 )
-def test_errors_that_blame_the_cluster(
+def test_stream_errors_behind_the_api_server_blame_the_node(
     answers: Callable[..., list[str]], outcome: Exception | Forward, message: str
 ) -> None:
     answers(outcome)
@@ -133,7 +133,7 @@ NO_SANDBOX = 'Handshake status 500 Internal Server Error -+-+- pod not found ("p
 @pytest.mark.parametrize(
     "outcome", [lambda: refused(NO_SANDBOX), lambda: Forward(b"", "connection refused")]
 )
-def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
+def test_ended_pod_is_reported_whatever_error_its_kubelet_returns(
     answers: Callable[..., list[str]],
     outcome: Callable[[], Any],
     pod: dict[str, Any] | None,
@@ -162,7 +162,7 @@ def test_an_unreadable_pod_blames_the_path_to_the_cluster(
         (refused("Handshake status 503 Service Unavailable"), 4),
     ],
 )
-def test_errors_that_blame_the_path_to_it(
+def test_errors_of_the_api_server_blame_no_node_and_are_retried_if_temporary(
     answers: Callable[..., list[str]], outcome: Exception, tries: int
 ) -> None:
     dialled = answers(outcome)

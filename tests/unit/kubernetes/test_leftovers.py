@@ -71,8 +71,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
-    """The Job of a JobSet has the run's labels, and nothing that says when it is abandoned."""
+def test_objects_made_by_a_controller_do_not_hide_an_abandoned_run() -> None:
+    """The Job of a JobSet has the labels of the run but no expiry."""
     abandoned = kubernetes_object("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})
     leftovers = platform(
         "jobset", Job=[kubernetes_object("r1")], JobSet=[abandoned], Pod=[kubernetes_object("r1")]
@@ -80,12 +80,12 @@ def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
     assert [each.run_id for each in leftovers] == ["r1"]
 
 
-def test_what_makes_others_is_deleted_before_what_it_makes() -> None:
+def test_parent_kinds_are_deleted_before_the_kinds_they_create() -> None:
     order = [launcher.kind.kind for launcher in LAUNCHERS.values()]
     assert order.index("TrainJob") < order.index("JobSet") < order.index("Job")
 
 
-def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
+def test_keys_of_an_expired_run_without_objects_are_leftovers(root: Path) -> None:
     here, elsewhere = platform(), platform(namespace="other")
     for run_id in ("over", "at-work"):
         states.remember(states.make_folder(run_id, "kubernetes"), here._cluster)
@@ -96,7 +96,9 @@ def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
     assert elsewhere.leftovers() == []
 
 
-def test_a_kind_that_is_not_served_just_now_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_listing_of_an_optional_kind_hides_no_leftover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here = platform(Secret=[kubernetes_object("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})])
     asked = here._api.list
 
@@ -109,7 +111,7 @@ def test_a_kind_that_is_not_served_just_now_hides_no_other(monkeypatch: pytest.M
     assert [each.run_id for each in here.leftovers()] == ["r1"]
 
 
-def test_what_every_run_makes_must_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_listing_of_a_required_kind_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     here = platform()
 
     def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
@@ -159,7 +161,7 @@ def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(
     assert [each.run_id for each in leftovers] == (["r1"] if abandoned else [])
 
 
-def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
+def test_kept_run_is_no_leftover_when_the_pod_that_started_it_is_gone(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
     secret = kubernetes_object(
         "r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"}
@@ -173,10 +175,10 @@ def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
     assert here.leftovers() == []
 
 
-def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not on another cluster, nor in another namespace, nor under the name of a host whose network
-    it has.
-    """
+def test_own_pod_is_known_only_in_the_cluster_and_namespace_of_the_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not in another cluster or namespace, nor by the host name on the host network."""
     monkeypatch.setattr("socket.gethostname", lambda: "trial-x")
     beside = platform(Pod=[{"metadata": {"name": "trial-x"}}])._api
     assert own_pod(beside) is None
@@ -238,7 +240,7 @@ class Refusal:
     )
 
 
-def test_a_runtime_that_the_trainer_has_not_seen_yet_is_waited_for(
+def test_submit_is_retried_until_the_trainer_sees_the_runtime(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)

@@ -100,7 +100,7 @@ def platform_and_run(
     return made, Run(RUN, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_submission_to_its_end(
+def test_run_is_submitted_attached_collected_and_torn_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(pod(10, "b"), pod(2, "b"), pod(1, "a"))
@@ -147,7 +147,7 @@ def test_a_run_from_its_submission_to_its_end(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_queue_must_be_known_before_anything_is_made(
+def test_launch_in_a_queue_looks_up_the_workload_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(pod(0), pod(1))
@@ -196,7 +196,7 @@ def test_without_the_right_to_see_nodes_hosts_are_in_the_order_of_their_index(
         ("TrainJob", MissingError("may not"), False),  # another launcher's
     ],
 )
-def test_what_may_not_be_deleted_is_an_error_where_the_run_made_it(
+def test_failed_deletion_is_an_error_only_for_kinds_of_the_run(
     kind: str, error: SeatrialError, raised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server()
@@ -222,7 +222,7 @@ def on_watch(change: str, *pods: dict[str, Any]) -> WatchEvent:
     return WatchEvent("Pod", change, {"items": list(pods)} if change == "LISTED" else pods[0])
 
 
-def test_pods_are_waited_for_as_long_as_some_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teardown_waits_while_pods_keep_disappearing(monkeypatch: pytest.MonkeyPatch) -> None:
     both = on_watch("LISTED", pod(0), pod(1))
     assert gone(monkeypatch, on_watch("LISTED")) == {}
     assert (
@@ -273,15 +273,15 @@ def test_peers_reach_a_pod_by_address_or_by_name(spec: dict[str, str], name: str
     assert address(placed_pod(**spec), by_name=True) == name
 
 
-def test_a_name_is_in_the_hostfile_and_its_key_is_pinned() -> None:
+def test_pod_dns_name_is_in_the_hostfile_and_its_host_key_is_pinned() -> None:
     name = address(placed_pod(hostname="r1-0", subdomain="r1"), by_name=True)
     node = Node("gke-0", name, 222, 8, "ssh-ed25519 AAAA")
     assert hostfile([node]) == "r1-0.r1.trials.svc slots=8 port=222\n"
     assert pinned_keys(known_hosts([node]))[name] == "ssh-ed25519 AAAA"
 
 
-def test_nodes_of_a_zone_and_of_a_block_are_groups() -> None:
-    """Blocks of different zones have the same label."""
+def test_topology_labels_of_zone_and_block_make_groups() -> None:
+    """Blocks of different zones may have the same label."""
     labels = {
         f"gke-{i}": {LEVELS[0]: "ab"[i // 2], LEVELS[1]: "1", "kubernetes.io/hostname": f"gke-{i}"}
         for i in range(4)

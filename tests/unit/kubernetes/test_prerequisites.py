@@ -132,7 +132,7 @@ PULL = kubernetes_object("Secret", "pull", type="kubernetes.io/dockerconfigjson"
         ),
     ],
 )
-def test_what_is_missing_is_named_with_the_next_step(
+def test_missing_objects_are_named_with_the_next_step(
     settings: dict[str, Any], objects: list[dict[str, Any]], message: str
 ) -> None:
     (problem,) = problems(There(*objects), **settings)
@@ -153,7 +153,7 @@ def test_what_is_missing_is_named_with_the_next_step(
         ({}, []),
     ],
 )
-def test_what_is_there_is_no_problem(
+def test_existing_objects_are_not_reported(
     settings: dict[str, Any], objects: list[dict[str, Any]]
 ) -> None:
     assert problems(There(*objects), **settings) == []
@@ -185,7 +185,7 @@ def test_what_is_there_is_no_problem(
         ([kubernetes_object("PriorityClass", "seatrial-qualify", value=-1)], "or preempt others"),
     ],
 )
-def test_tests_of_idle_nodes_need_a_class_that_gives_way(
+def test_qualify_requires_a_priority_class_that_yields_to_other_pods(
     classes: list[dict[str, Any]], message: str
 ) -> None:
     cluster = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
@@ -195,7 +195,7 @@ def test_tests_of_idle_nodes_need_a_class_that_gives_way(
     assert all(problem.sentence.startswith("qualify.priority_class: ") for problem in reasons)
 
 
-def test_unreadable_objects_are_not_reported() -> None:
+def test_objects_that_the_user_may_not_read_are_not_reported() -> None:
     kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
     both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]
     asked = {

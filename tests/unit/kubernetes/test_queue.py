@@ -76,7 +76,7 @@ SUMS = (
         ),
     ],
 )
-def test_what_kueue_may_still_admit_is_waited_for(message: str, reason: str) -> None:
+def test_workload_that_kueue_may_still_admit_is_waited_for(message: str, reason: str) -> None:
     queued = waits_for(pending(message))
     assert queued
     assert (queued.reason.sentence, queued.hopeless) == (reason, False)
@@ -120,7 +120,7 @@ def test_what_kueue_may_still_admit_is_waited_for(message: str, reason: str) -> 
         workload(active=False),
     ],
 )
-def test_what_kueue_will_never_admit_is_hopeless(stuck: dict[str, Any]) -> None:
+def test_workload_that_kueue_will_never_admit_is_hopeless(stuck: dict[str, Any]) -> None:
     queued = waits_for(stuck)
     assert queued
     assert queued.hopeless
@@ -240,7 +240,9 @@ CHECKS = [
         ),
     ],
 )
-def test_the_reason_of_a_wait_is_kueues(seen: dict[str, Any], reason: str, hopeless: bool) -> None:
+def test_reason_of_a_wait_is_the_message_of_kueue(
+    seen: dict[str, Any], reason: str, hopeless: bool
+) -> None:
     queued = waits_for(seen)
     assert queued
     assert (queued.reason.sentence, queued.hopeless) == (reason, hopeless)
@@ -249,8 +251,10 @@ def test_the_reason_of_a_wait_is_kueues(seen: dict[str, Any], reason: str, hopel
 @pytest.mark.parametrize(
     "evicted", [(), (("Evicted", "False", "QuotaReserved", "Previously: to make room"),)]
 )
-def test_what_is_admitted_waits_for_nothing(evicted: tuple[tuple[str, str, str, str], ...]) -> None:
-    """Also where it was evicted before."""
+def test_admitted_workload_waits_for_nothing(
+    evicted: tuple[tuple[str, str, str, str], ...],
+) -> None:
+    """Even if it was evicted before."""
     admitted = workload(RESERVED, ADMITTED, *evicted)
     assert (waits_for(admitted), preempted(admitted)) == (None, None)
 
@@ -262,7 +266,7 @@ def test_an_eviction_is_reported() -> None:
     )
 
 
-def test_a_class_that_may_be_missing_is_named() -> None:
+def test_missing_workload_reason_names_the_priority_class_to_check() -> None:
     assert unmanaged("Job", None).reason.sentence.endswith(
         "is its integration with Job on, is the namespace managed?"
     )

@@ -57,7 +57,7 @@ def pod_specs(part_of_manifest: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_every_object_carries_the_run(name: str) -> None:
+def test_every_object_has_run_id_label_and_namespace_and_shows_no_key(name: str) -> None:
     for body in objects(name):
         assert body["metadata"]["labels"]["seatrial/run-id"] == "20260101-0000-abcde", body["kind"]
         assert body["metadata"]["namespace"] == CLUSTERS[name]["platform"].get(
@@ -181,12 +181,12 @@ def test_chosen_and_excluded_nodes_are_in_one_affinity_term() -> None:
     ] == [[("In", ["a", "b", "c"]), ("NotIn", ["d"])]]
 
 
-def test_nothing_is_called_as_an_operators_own_objects() -> None:
-    """The MPI operator stops at a Service of the job's name that it did not make."""
+def test_mpijob_renders_no_service() -> None:
+    """The MPI operator fails if it finds a Service of the job's name that it did not create."""
     assert "Service" not in {body["kind"] for body in objects("mpijob")}
 
 
-def test_part_of_one_node_is_legal() -> None:
+def test_run_on_part_of_one_node_is_legal() -> None:
     asked = {**CLUSTERS["a4"], "gpus_per_node": 4, "nodes": 1}
     assert platform_for(Cluster.model_validate(asked))
 
@@ -242,7 +242,9 @@ def built(builder: str, **settings: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_contradictory_cluster_file_fields_are_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     platform = {**CLUSTERS["a4"]["platform"], **change.get("platform", {})}
     assert message in refusal(tmp_path, **{**CLUSTERS["a4"], **change, "platform": platform})
 
@@ -325,7 +327,7 @@ def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(
     assert ("arm64" in tolerated) is bool(arch)
 
 
-def test_networks_and_the_plugins_image_are_the_machines_unless_named() -> None:
+def test_networks_and_plugin_image_default_to_those_of_the_machine() -> None:
     def moving(**asked: Any) -> list[str]:
         return KubernetesPlatform.model_validate(
             {"kind": "kubernetes", "machine": "a3-mega", **asked}
@@ -349,7 +351,7 @@ def test_networks_and_the_plugins_image_are_the_machines_unless_named() -> None:
     )
 
 
-def test_machine_a4_has_the_recipes_values_and_the_cluster_file_wins() -> None:
+def test_machine_a4_sets_recipe_variables_unless_the_cluster_file_does() -> None:
     def environment(**asked: str) -> dict[str, str]:
         cluster = Cluster.model_validate({**CLUSTERS["a4"], "env": asked})
         (template,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))

@@ -60,7 +60,7 @@ def _differences(sent: Any, read: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("name", "kind"), SUBMITTED)
-def test_every_field_is_known(name: str, kind: str) -> None:
+def test_submitted_objects_have_only_known_fields(name: str, kind: str) -> None:
     assert lost(submitted(name, kind)) == []
 
 
@@ -79,7 +79,7 @@ def test_every_field_is_known(name: str, kind: str) -> None:
         ("trainjob", "TrainingRuntime", "/spec/mlPolicy/pytorch"),
     ],
 )
-def test_a_field_that_is_not_known_is_found(name: str, kind: str, path: str) -> None:
+def test_unknown_field_is_found_with_its_path(name: str, kind: str, path: str) -> None:
     body = submitted(name, kind)
     place: Any = body
     *steps, field = path.strip("/").split("/")

@@ -45,7 +45,7 @@ def test_every_volume_is_mounted_under_its_own_name() -> None:
     ]
 
 
-def test_a_read_only_mount_is_read_only_at_its_source() -> None:
+def test_read_only_volume_is_read_only_at_source_and_mount() -> None:
     volumes = read(*({**volume, "read_only": True} for volume in (GCS, NFS, PVC)))
     csi, nfs, claim = volume_sources(volumes, host_network=False)
     assert (
@@ -57,7 +57,7 @@ def test_a_read_only_mount_is_read_only_at_its_source() -> None:
     assert not any("readOnly" in mount for mount in volume_mounts(read(GCS, NFS, PVC, SSD)))
 
 
-def test_only_a_bucket_brings_the_sidecar() -> None:
+def test_only_a_bucket_volume_adds_the_gcsfuse_annotation() -> None:
     assert volume_annotations(read(NFS, PVC, SSD)) == {}
     assert volume_annotations(read(GCS))["gke-gcsfuse/volumes"] == "true"
 
@@ -73,10 +73,8 @@ def test_a_bucket_is_read_as_the_pods_account_on_the_hosts_network_too() -> None
     assert volume["csi"]["volumeAttributes"] == {"bucketName": "b-1"}
 
 
-def test_nothing_is_mounted_where_the_pod_has_something() -> None:
-    """Whatever a machine family mounts, now or later: a volume of the cluster file cannot be
-    there.
-    """
+def test_volume_over_a_path_that_the_node_needs_is_refused() -> None:
+    """Covers every path that a machine family mounts."""
     families = get_args(KubernetesPlatform.model_fields["machine"].annotation)
     taken = {KEYS, "/dev/shm"} | {
         mount["mountPath"] for name in families for mount in MACHINES[name].mounts
@@ -112,7 +110,7 @@ def test_nothing_is_mounted_where_the_pod_has_something() -> None:
         ([GCS, {**PVC, "mount": "/data"}], r"volumes: mount /data appears twice"),
     ],
 )
-def test_a_volume_that_cannot_be_is_one_line(
+def test_invalid_volume_is_refused_in_one_line(
     tmp_path: Path, volumes: list[dict[str, Any]], message: str
 ) -> None:
     platform = {**CLUSTERS["a4"]["platform"], "volumes": volumes}

@@ -42,7 +42,7 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
     )
 
 
-def test_pods_are_counted_as_they_come() -> None:
+def test_progress_counts_placed_and_ready_pods() -> None:
     assert describe_progress([], 2).sentence == "0 of 2 pods have a node"
     assert (
         describe_progress([UNSCHEDULABLE, pod()], 2).sentence
@@ -61,7 +61,7 @@ def test_pods_are_counted_as_they_come() -> None:
     assert len(placed([READY, pod(), UNSCHEDULABLE])) == 2
 
 
-def test_what_is_suspended_is_queued() -> None:
+def test_progress_of_a_suspended_run_is_its_queue_reason() -> None:
     assert describe_progress([], 2, Queued(uncoded("queued: 8 more"))).sentence == "queued: 8 more"
     assert (
         describe_progress([pod()], 2, Queued(uncoded("queued: 8 more"))).sentence
@@ -182,7 +182,7 @@ def test_a_temporary_problem_is_waited_for(patient: dict[str, Any]) -> None:
         "no match for platform in manifest",
     ],
 )
-def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, final: str) -> None:
+def test_permanent_image_errors_are_not_waited_for(reason: str, final: str) -> None:
     assert problem([waits(reason, final)], {}, 0.0)
 
 
@@ -205,7 +205,7 @@ def test_progress_names_a_problem_before_ordinary_waits() -> None:
         "TrainJobResourcesCreationFailed",
     ],
 )
-def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
+def test_creation_failure_events_are_reported_as_not_admitted(reason: str) -> None:
     quiet, seen = SeenObjects(), SeenObjects()
     quiet.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
     assert quiet.complaint is None
@@ -218,7 +218,7 @@ def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
     assert seen.complaint == Complaint("its pods are not admitted: no", 2.0)
 
 
-def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
+def test_progress_names_the_volume_that_cannot_be_mounted() -> None:
     seen = SeenObjects()
     why = (
         'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket '

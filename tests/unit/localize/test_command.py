@@ -52,7 +52,7 @@ def night(days_ago: int, slow: str = "", out: Path = Path("gone")) -> RunResult:
     return run
 
 
-def test_stored_nights_say_since_when_a_node_is_slow(
+def test_localize_history_names_the_slow_node_and_since_when(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for days_ago in (20, 4, 2, 1):
@@ -112,7 +112,7 @@ def halves(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_page_has_a_panel_for_each_operation_and_needs_no_other(
+def test_html_page_has_a_table_per_operation_and_loads_nothing(
     halves: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "pairs.html"
@@ -172,7 +172,7 @@ def test_a_folder_of_json_logs_names_the_node(
     assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[5])]
 
 
-def test_one_file_with_many_tests_is_as_good_as_many_files(
+def test_one_file_with_many_tests_names_the_slow_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     noise = itertools.cycle((1.0, 1.01, 1.02))

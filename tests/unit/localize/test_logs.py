@@ -73,7 +73,9 @@ def test_a_slow_node_is_named_and_no_other(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_slow_nodes_are_nodes_and_no_cut(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_two_slow_nodes_are_not_taken_for_a_cut(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     slow = {"cnode003", "cnode007"}
     it = answer(
         Fleet(seed, lambda placed: 0.7 if slow & hosts(placed) else 1, nodes=16, strays=0.01)
@@ -123,7 +125,7 @@ def test_a_path_from_one_address_is_a_rail_although_most_pairs_with_it_are_fine(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_crossed_rails_slow_on_every_node_are_a_placement(
+def test_slow_crossed_rails_on_all_nodes_are_reported_as_placement(
     answer: Callable[[Fleet], Answer], seed: int
 ) -> None:
     def gpus(drawn: random.Random, _host: str) -> tuple[str, ...]:
@@ -158,11 +160,11 @@ def test_one_rail_of_one_node_is_told_from_the_node(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("slow", ["node", "placement"])
-def test_a_node_confounded_with_its_placement_is_not_blamed(
+def test_node_always_tested_in_one_placement_is_not_blamed(
     answer: Callable[[Fleet], Answer], seed: int, slow: str
 ) -> None:
-    """The tests are the same whichever is slow: both are named, and the next test separates
-    them.
+    """The numbers are the same whether node or placement is slow: both are named, and the next test
+    separates them.
     """
     assert slow
     it = answer(
@@ -227,10 +229,10 @@ def test_a_link_measured_once_is_to_be_repeated(
     assert it["next_test"]["nodes"] == ["cnode002", "cnode005"]
 
 
-def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(
+def test_rates_printed_as_zero_are_computed_from_times(
     answer: Callable[[Fleet], Answer],
 ) -> None:
-    """10 MB/s is 0.01 GB/s, and a tenth of that 0.00."""
+    """10 MB/s prints as 0.01 GB/s, and a tenth of that as 0.00."""
     slow = answer(
         Fleet(0, lambda placed: 2.5e-5 if "cnode003" in hosts(placed) else 2.5e-4, nodes=6)
     )

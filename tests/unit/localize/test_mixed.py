@@ -185,7 +185,7 @@ def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
     assert named(localize(slow)) == [("node", "n03")]
 
 
-def test_tests_of_all_nodes_clear_no_node() -> None:
+def test_slow_node_is_named_though_tests_of_all_nodes_are_slow_too() -> None:
     groups = [*list(combinations(nodes(8), 2))[::2], *[nodes(8)] * 3]
     localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
     assert named(localization) == [("node", "n05")]
@@ -377,7 +377,7 @@ def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: st
     assert words in localization.reason.sentence
 
 
-def test_a_pattern_that_no_part_explains_names_nothing() -> None:
+def test_random_slow_pairs_name_nothing() -> None:
     drawn = random.Random(2)
     slow = {pair for pair in combinations(nodes(12), 2) if drawn.random() < 0.3}
     localization = localize(

@@ -39,7 +39,7 @@ def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
     assert fast_level(values) == pytest.approx(0, abs=0.03)
 
 
-def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
+def test_worked_example_of_the_docs_names_the_slow_node() -> None:
     busbw = {
         ("n0", "n1"): 100,
         ("n2", "n3"): 60,
@@ -125,7 +125,7 @@ def test_a_node_that_is_fine_with_another_is_not_named_for_two_slow_links() -> N
     assert not [f for f in localization.findings if f.cause.kind == "node" and f.named]
 
 
-def test_a_slow_test_whose_repeat_is_fine_is_settled() -> None:
+def test_slow_test_with_a_fast_repeat_passes() -> None:
     tests = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
     assert localize([*tests, pair("a", "b", 20)]).verdict == "pass"
 
@@ -151,7 +151,7 @@ def test_a_node_that_is_slow_in_most_tests_of_it_alone_is_named() -> None:
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 100))
-def test_tests_of_any_shape_have_an_answer(seed: int) -> None:
+def test_random_tests_always_get_a_valid_verdict(seed: int) -> None:
     for one in range(seed, seed + 100):
         random = Random(one)
         names = [f"n{i}" for i in range(random.randint(1, 10))]
@@ -176,7 +176,7 @@ def test_no_test_at_all_is_inconclusive() -> None:
     assert localize([]).verdict == "inconclusive"
 
 
-def test_a_causes_column_holds_the_tests_that_it_affects() -> None:
+def test_column_of_a_cause_lists_exactly_the_tests_it_affects() -> None:
     gpus = [(("0",), ("0",)), (("0",), ("1",)), (("1",), ("1",))]
     tests = [
         pair(a, b, 20 if i % 3 else 40, gpus=gpus[i % 3])

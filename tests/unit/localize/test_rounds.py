@@ -72,7 +72,7 @@ def test_the_first_two_rounds_are_the_pairs_of_a_ring() -> None:
     ]
 
 
-def test_few_groups_at_once_are_longer_segments_of_the_ring() -> None:
+def test_few_groups_per_round_are_longer_segments_of_the_ring() -> None:
     first = plan(start(nodes(64)), Budget(groups=8))
     assert [len(group.nodes) for group in first] == [8] * 8
 
@@ -129,7 +129,7 @@ def test_two_links_of_a_node_are_told_from_it_and_its_gpus(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
+def test_small_side_of_a_cut_is_named_though_a_few_tests_are_outliers(seed: int) -> None:
     strays = random.Random(seed)
     side = set(strays.sample(nodes(600), 5))
 
@@ -143,7 +143,9 @@ def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("seed", "sigma", "needed"), [(11, 0.1, 4), (33, 0.12, 5)])
-def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float, needed: int) -> None:
+def test_slow_nodes_are_named_in_few_rounds_of_noisy_tests(
+    seed: int, sigma: float, needed: int
+) -> None:
     slow = set(random.Random(seed).sample(nodes(32), 5))
     localization, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
     assert rounds == needed
@@ -159,7 +161,7 @@ def test_a_rail_that_slows_all_tests_alike_is_found_on_single_gpus(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
+def test_cut_of_randomly_chosen_nodes_is_found_with_both_sides(seed: int) -> None:
     side = set(random.Random(seed).sample(nodes(32), 12))
     localization, _ = localized(
         32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed
@@ -181,7 +183,7 @@ def test_a_node_whose_tests_fail_is_named(count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_failures_without_a_pattern_name_nothing(seed: int) -> None:
+def test_random_failures_name_nothing(seed: int) -> None:
     fails = random.Random(seed)
     state = start(nodes(8))
     while groups := plan(state, Budget()):
@@ -222,7 +224,7 @@ def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
     ],
     ids=["unknown", "two", "some"],
 )
-def test_a_slow_uplink_is_named_by_the_group_that_is_known(
+def test_slow_uplink_is_named_by_its_known_group_or_else_as_a_cut(
     others: dict[str, frozenset[str]], expected: tuple[str, str]
 ) -> None:
     localization, _ = localized(

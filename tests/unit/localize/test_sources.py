@@ -30,7 +30,7 @@ def test_a_table_in_csv_and_one_in_json_are_the_same_tests(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-def test_columns_are_apart_by_semicolons_or_tabs_too(tmp_path: Path, separator: str) -> None:
+def test_columns_may_be_separated_by_semicolons_or_tabs(tmp_path: Path, separator: str) -> None:
     (tmp_path / "comma.csv").write_text(csv_of(list(ROWS)))
     (tmp_path / "other.csv").write_text(csv_of(list(ROWS)).replace(",", separator))
     expected, found = (tests_of_file(str(tmp_path / name)) for name in ("comma.csv", "other.csv"))
@@ -54,7 +54,7 @@ def test_a_table_in_json_may_have_a_pair_on_each_line(tmp_path: Path, end: str) 
         ("judge", 2, "is a table of pairs of nodes; the command for it is `seatrial localize`"),
     ],
 )
-def test_a_table_comes_by_standard_input_and_judge_names_the_command_for_it(
+def test_table_is_read_from_stdin_and_judge_points_to_localize(
     command: str,
     status: int,
     printed: str,
@@ -93,7 +93,7 @@ def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
         ('{"node_a": "a", "node_b": "b", "gb_s": 1}\n{"node_a": "a"', "is no JSON"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_in_a_table_name_the_field(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "pairs.csv"
     file.write_text(text)
     with pytest.raises(InputError, match=message.replace("[", r"\[")):
@@ -120,11 +120,11 @@ def test_a_folder_is_all_its_files_and_an_empty_one_is_refused(tmp_path: Path) -
         ("a_b_c", None),
     ],
 )
-def test_the_name_of_a_file_says_its_pair(stem: str, pair: tuple[str, str] | None) -> None:
+def test_pair_of_nodes_is_read_from_the_file_name(stem: str, pair: tuple[str, str] | None) -> None:
     assert pair_in(stem) == pair
 
 
-def test_perftest_is_of_the_pair_that_its_file_is_named_after(tmp_path: Path) -> None:
+def test_perftest_output_belongs_to_the_pair_in_its_file_name(tmp_path: Path) -> None:
     text = (
         "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : "
         "mlx5_0\n"

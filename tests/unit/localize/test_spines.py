@@ -11,7 +11,7 @@ from tests.unit.localize.given_speeds import group_tests, named, nodes
 PAIRS_OF_12 = list(combinations(nodes(12), 2))
 
 
-def test_a_cut_does_not_stand_in_for_more_groups() -> None:
+def test_three_groups_are_reported_as_such_and_not_as_one_cut() -> None:
     groups = [set(nodes(12)[i : i + 4]) for i in range(0, 12, 4)]
     apart = [
         pair

@@ -29,14 +29,14 @@ def test_a_suite_may_name_what_the_probe_can_check() -> None:
     assert set(SWEPT) == every
 
 
-def test_the_nodes_get_the_same_table() -> None:
+def test_probe_on_nodes_uses_the_same_table_of_collectives() -> None:
     assert probe("collectives") in PROBES
     assert probe("collectives").read_bytes() == Path(table.__file__).read_bytes()
 
 
 @pytest.mark.parametrize("name", SWEPT)
-def test_every_element_of_a_result_is_checked_once(name: str) -> None:
-    """No stretch reads beyond what its senders send, and together they cover what is received,
+def test_checked_stretches_cover_each_received_element_once(name: str) -> None:
+    """No stretch reads beyond what its senders send; together they cover all received elements
     without overlap.
     """
     collective = COLLECTIVES[name]
@@ -86,5 +86,7 @@ def test_parts_are_aligned_and_whole_messages_are_not(name: str, shape: Shape) -
         ("alltoallv", 1),
     ],
 )
-def test_the_most_that_two_nodes_of_eight_can_show(name: str, most: float) -> None:
+def test_highest_possible_busbw_of_each_collective_on_two_nodes_of_eight(
+    name: str, most: float
+) -> None:
     assert COLLECTIVES[name].most_busbw(16, 8) == pytest.approx(most)

@@ -66,7 +66,7 @@ def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
         assert findings[0]["evidence"][:100] in judged(case, asked).output.replace("\n", " ")
 
 
-def test_the_second_line_of_a_hook_is_the_cause() -> None:
+def test_cause_is_read_from_the_second_line_of_a_hook_error() -> None:
     pod = documents("56-k8s-hook-error-in-second-line")["pod"]
     found = problem([pod], {"p-0": 0.0}, 1000.0)
     assert found

@@ -111,7 +111,7 @@ def judged(before: Sequence[str] = (), after: Sequence[str] = ()) -> LogsJudgeme
     return judge_logs([log], LogsConfig("H100-SXM", 1, 8))
 
 
-def test_the_table_alone_passes() -> None:
+def test_table_without_foreign_lines_passes() -> None:
     assert judged().verdict is Verdict.PASS and len(HARMLESS) >= 40
 
 
@@ -130,7 +130,7 @@ def test_errors_of_ranks_launchers_and_the_driver_count(line: str) -> None:
     assert line.split(": ", 1)[-1][:30] in judgement.reason.sentence, "the line is its evidence"
 
 
-def test_what_does_not_count_is_noted() -> None:
+def test_harmless_events_are_listed_as_notes() -> None:
     noted = judged(after=[HARMLESS[4], HARMLESS[0]])
     assert (
         "noted: Xid 145 (NVLink 5 error: RLW_RXPIPE, Link 13) on GPU 0018:01:00, PCIe "
@@ -153,7 +153,7 @@ def test_what_does_not_count_is_noted() -> None:
         ("0.01 ", "node-1", set(), 0),
     ],
 )
-def test_how_much_of_a_row_sticks_to_a_host_name(
+def test_digits_of_a_row_glued_to_a_host_name_are_counted(
     head: str, host: str, known: set[str], digits: int | None
 ) -> None:
     assert _glued_digits(head, host, known) == digits
@@ -163,5 +163,5 @@ def test_how_much_of_a_row_sticks_to_a_host_name(
     ("footer", "failed"),
     [("0 OK", False), ("3 OK", False), ("3 FAILED", True), ("3", True), ("0", False)],
 )
-def test_a_footer_without_its_word_fails_by_its_number(footer: str, failed: bool) -> None:
+def test_footer_without_ok_or_failed_is_read_by_its_number(footer: str, failed: bool) -> None:
     assert _plain_mark(f"# Out of bounds values : {footer}") == Bounds(int(footer[0]), failed)

@@ -29,7 +29,7 @@ def test_busbw_factors_of_each_collective(collective: str, ranks: int, factor: f
     assert busbw_factor(collective, ranks) == factor
 
 
-def test_invalid_arguments_raise() -> None:
+def test_busbw_factor_refuses_invalid_arguments() -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
         busbw_factor("all_reduce", 0)
     with pytest.raises(ValueError, match="legal: all_reduce"):
@@ -59,7 +59,7 @@ def test_ranks_are_inferred_from_the_printed_digits(collective: str, ranks: int)
     assert infer_ranks(collective, rows) in ((ranks,) if ranks <= 72 else (ranks, None))
 
 
-def test_nothing_is_inferred_from_nothing_or_from_contradictions() -> None:
+def test_no_ranks_are_inferred_from_no_rows_or_contradictory_rows() -> None:
     tiny = Row(8, 2, "float", "sum", -1, Timing(9.0, 0.0, 0.0), None)
     assert infer_ranks("all_reduce", []) is None and infer_ranks("all_reduce", [tiny]) is None
     assert infer_ranks("all_reduce", [*_rows("all_reduce", 4), *_rows("all_reduce", 16)]) is None
@@ -71,7 +71,7 @@ def test_nothing_is_inferred_from_nothing_or_from_contradictions() -> None:
     assert len(COLLECTIVES) == 11
 
 
-def test_the_table_is_aligned_and_sums_up() -> None:
+def test_rendered_table_is_aligned_and_has_a_summary_line() -> None:
     sweeps = parse_text(
         "# Collective test starting: all_reduce_perf\n"
         "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
@@ -121,7 +121,7 @@ def test_an_empty_sweep_has_no_numbers() -> None:
         (None, None, "broadcast"),
     ],
 )
-def test_a_collective_with_a_root_by_its_count_or_its_ratio(
+def test_rooted_collective_is_recognised_by_its_count_or_its_busbw_ratio(
     count: int | None, busbw: float | None, first: str
 ) -> None:
     row = Row(1 << 20, count, "float", "none", 0, Timing(1.0, 100.0, busbw), None)

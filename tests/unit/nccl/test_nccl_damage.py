@@ -138,9 +138,9 @@ def test_a_damaged_log_reads_the_same(name: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "alltoall" not in name])
-def test_the_header_may_be_lost(name: str) -> None:
-    """Without validation, all_gather and alltoall print the same rows; every other pair is told
-    apart.
+def test_log_without_its_header_reads_the_same(name: str) -> None:
+    """Without validation, all_gather and alltoall print the same rows; all other operations are
+    distinguished.
     """
     lines = (LOGS / f"{name}.log").read_text().splitlines(keepends=True)
     bare = [line for line in lines if "busbw" not in line and "(elements)" not in line]
@@ -148,7 +148,7 @@ def test_the_header_may_be_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_log_that_is_cut_is_never_ok(name: str) -> None:
+def test_log_cut_before_its_footer_is_never_ok(name: str) -> None:
     """Cut before the footer, at every line: rows are a prefix of the whole, and the outcome is
     truncated or error.
     """

@@ -89,7 +89,7 @@ def _expected(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("entry", INDEX, ids=[entry["name"] for entry in INDEX])
-def test_reads_as_the_index_says(entry: dict[str, Any]) -> None:
+def test_each_golden_log_reads_as_its_index_entry(entry: dict[str, Any]) -> None:
     sweeps = parse_file(LOGS / f"{entry['name']}.log")
     assert _reading(sweeps) == _expected(entry)
 
@@ -99,7 +99,7 @@ def test_reads_as_the_index_says(entry: dict[str, Any]) -> None:
     [entry for entry in INDEX if "sweeps" in entry],
     ids=[e["name"] for e in INDEX if "sweeps" in e],
 )
-def test_each_sweep_of_a_file_reads_as_the_index_says(entry: dict[str, Any]) -> None:
+def test_each_sweep_of_a_golden_log_reads_as_its_index_entry(entry: dict[str, Any]) -> None:
     sweeps = [sweep for sweep in parse_file(LOGS / f"{entry['name']}.log") if sweep.rows]
     ours = [
         (s.collective, len(s.rows), s.peak_busbw_gb_s, s.avg_busbw_gb_s, s.out_of_bounds)
@@ -212,21 +212,21 @@ def test_causes_name_host_and_reason() -> None:
     assert first("polaris_launch_failed_pmi_port").startswith("launch failed on x3006c0s1b1n0")
 
 
-def test_transport_of_a_fallback_to_sockets() -> None:
+def test_transport_shows_a_fallback_to_sockets() -> None:
     evidence = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
     assert evidence is not None
     assert evidence.networks == ("Socket",) and evidence.sockets_only
     assert evidence.nodes == 1
 
 
-def test_transport_of_efa() -> None:
+def test_transport_shows_efa_without_gpu_direct() -> None:
     evidence = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
     assert evidence is not None
     assert (evidence.networks, evidence.gpu_direct) == (("AWS Libfabric",), False)
     assert not evidence.sockets_only
 
 
-def test_transport_of_gpu_direct_and_of_silence() -> None:
+def test_transport_shows_gpu_direct_and_is_none_without_nccl_lines() -> None:
     evidence = transport(
         [
             f"0: {INFO} Assigned NET plugin gIB to comm",
@@ -253,7 +253,9 @@ def sweep(name: str) -> Sweep:
         ("h200-one-rank.log", 1, "NVIDIA H200", 14),
     ],
 )
-def test_a_log_is_read_whole(name: str, ranks: int, model: str, rows: int) -> None:
+def test_all_rows_ranks_and_devices_of_real_logs_are_read(
+    name: str, ranks: int, model: str, rows: int
+) -> None:
     made = sweep(name)
     assert (made.collective, made.ranks, len(made.rows)) == ("all_reduce", ranks, rows)
     assert {device.name for device in made.devices} == {model}

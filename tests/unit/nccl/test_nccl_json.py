@@ -128,8 +128,8 @@ def test_the_outcome_follows_from_errors_and_wrong_values(
     json.dumps(sweep.to_dict(), allow_nan=False)
 
 
-def test_more_devices_than_are_listed_are_told_by_the_numbers() -> None:
-    """A build with -t lists the first device of each process; busbw/algbw knows better."""
+def test_ranks_are_inferred_when_json_lists_too_few_devices() -> None:
+    """A build with -t lists only the first device of each process; busbw/algbw gives the ranks."""
     config = {"nthreads": 1, "ngpus": 1, "devices": [_device(0, "a")]}
     assert _single_sweep(json.dumps(_document(config=config))).ranks == 8
 
@@ -163,7 +163,7 @@ def test_the_environment_is_never_kept(cut: int | None) -> None:
         assert SECRET not in repr(sweeps) + render(sweeps)
 
 
-def test_what_nccl_said_last_is_kept_in_one_line() -> None:
+def test_nccl_errors_in_json_are_kept_as_one_line() -> None:
     sweep = _single_sweep(json.dumps(_document(errors=["NET/IB : something\n  happened"])))
     assert sweep.errors == ("NET/IB : something happened",) and sweep.outcome == "ok"
 

@@ -44,7 +44,7 @@ def _starts_of_rows(size: int) -> bytes:
     [(_noise, 600), (_text, 600), (_one_line, 20_000), (_starts_of_rows, 100)],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
-def test_noise_is_refused_in_bounded_memory(
+def test_input_without_nccl_tests_output_is_refused_in_bounded_memory(
     make: Callable[[int], bytes], kilobytes: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "noise.log"

@@ -142,13 +142,15 @@ def test_nan_and_inf_are_null_in_json() -> None:
         ("all_reduce", "1048576 1048576 f8e4m3 sum -1 50.00 20.97 20.97 0 50.00 20.97 20.97 0", 2),
     ],
 )
-def test_rows_give_collective_and_ranks_away(collective: str, row: str, ranks: int | None) -> None:
+def test_collective_and_ranks_are_inferred_from_a_row(
+    collective: str, row: str, ranks: int | None
+) -> None:
     for lines in ([row], [HEADER, row]):
         sweep = _single_sweep(*lines, FOOTER)
         assert (sweep.collective, sweep.ranks, len(sweep.rows)) == (collective, ranks, 1)
 
 
-def test_a_command_line_decides_what_rows_leave_open() -> None:
+def test_command_line_or_file_name_decides_an_ambiguous_collective() -> None:
     row = "1048576 32768 float none 0 50.00 20.97 18.35 0 50.00 20.97 18.35 0"
     assert (
         _single_sweep(
@@ -164,7 +166,7 @@ def test_a_command_line_decides_what_rows_leave_open() -> None:
     assert by_name.collective == "scatter"
 
 
-def test_a_one_sided_table_in_place_only() -> None:
+def test_table_with_only_in_place_columns_is_read() -> None:
     """rccl-tests -O 0 measures in-place only and says so above the header."""
     sweep = _single_sweep(
         "#                                                     in-place          ",
@@ -239,7 +241,7 @@ def test_launcher_tables_are_no_rows() -> None:
         ),
     ],
 )
-def test_outcomes_of_a_sweep_with_rows(footer: str, outcome: str) -> None:
+def test_outcome_of_a_sweep_with_rows_follows_from_its_footer(footer: str, outcome: str) -> None:
     assert _single_sweep(HEADER, ROW, footer).outcome == outcome
 
 
@@ -312,7 +314,7 @@ def _busbw_zero(time: float) -> str:
     )
 
 
-def test_one_rank_alone_is_a_run() -> None:
+def test_sweep_over_a_single_rank_is_ok() -> None:
     sweep = _single_sweep(*_prologue("a", 7), _busbw_zero(50.0), FOOTER)
     assert (sweep.ranks, sweep.outcome, sweep.peak_busbw_gb_s) == (1, "ok", 0.0)
 
@@ -344,7 +346,7 @@ def test_builds_without_mpi_that_print_line_by_line_are_one_error() -> None:
     assert sweep.outcome == "error" and "not built with MPI=1" in sweep.errors[0]
 
 
-def test_without_mpi_and_several_gpus_each_the_numbers_look_healthy() -> None:
+def test_builds_without_mpi_and_with_several_gpus_each_are_an_error() -> None:
     """mpirun -np 2 all_reduce_perf -g 8: busbw is that of one node, and both nodes print
     everything.
     """
@@ -400,7 +402,7 @@ def test_rows_of_placeholders_are_no_rows() -> None:
     assert "hold no numbers" in sweep.errors[0]
 
 
-def test_error_and_wrong_go_to_their_own_fields() -> None:
+def test_error_and_wrong_columns_fill_separate_fields() -> None:
     (row,) = _single_sweep(
         HEADER, "1024  256  float  sum  -1  10.0  0.10  0.19  3  9.0  0.11  0.20  N/A", FOOTER
     ).rows
@@ -414,7 +416,7 @@ def test_error_and_wrong_go_to_their_own_fields() -> None:
     assert (row.redop, row.out_of_place.error, row.out_of_place.wrong) == (None, 1e-07, None)
 
 
-def test_a_header_that_ends_in_redop_breaks_nothing() -> None:
+def test_header_with_redop_as_last_column_is_read() -> None:
     (row,) = _single_sweep(
         "# size count type time algbw busbw redop", " 1024 256 float 10.0 0.10 0.10"
     ).rows

@@ -33,7 +33,9 @@ ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5 
         ("> " * 5 + "words", "> words", None),  # never more than four deep
     ],
 )
-def test_what_is_around_a_line_is_taken_off(raw: str, text: str, rank: int | None) -> None:
+def test_launcher_prefixes_and_quotes_are_stripped_from_a_line(
+    raw: str, text: str, rank: int | None
+) -> None:
     assert clean(raw) == LogLine(text, rank)
 
 
@@ -96,7 +98,7 @@ def test_a_row_of_markdown_loses_its_bars(text: str, bare: str) -> None:
     assert cells(text).strip() == bare.strip()
 
 
-def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> None:
+def test_any_of_shares_common_prefixes_and_matches_literally() -> None:
     pattern = any_of(["abc", "abd", "a.c", "b"])
     assert [bool(pattern.search(text)) for text in ("xabcx", "abd", "a.c", "axc", "ab", "")] == [
         *(True, True, True, False, True, False)
@@ -117,7 +119,7 @@ def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: 
     assert {many.is_any_in(text) for _ in range(2002)} == {is_in_text}
 
 
-def test_no_cause_has_an_empty_needle() -> None:
+def test_every_cause_has_a_nonempty_lowercase_search_text() -> None:
     needles = [cause.needle for cause in CAUSES if cause.program not in ("xid", "sxid", "warning")]
     assert all(needle and needle == needle.lower() for needle in needles)
 

@@ -37,11 +37,11 @@ def chosen(nodes: list[ServiceNode], *tests: NodeTest, selection: Selection = DU
         ([node_test("n0", SLOW, 4.6, "slow"), node_test("n0", SLOW, 4.5, "slow")], True),
     ],
 )
-def test_a_node_is_due_by_age_or_in_doubt(tests: list[NodeTest], due: bool) -> None:
+def test_node_is_due_by_age_or_after_a_doubtful_test(tests: list[NodeTest], due: bool) -> None:
     assert chosen(idle("n0"), *tests) == ["n0"] * due
 
 
-def test_the_gate_comes_first_then_doubt_then_age() -> None:
+def test_nodes_are_chosen_by_gate_then_doubt_then_age() -> None:
     nodes = [*idle("n0", "n1", "n2", "n3"), ServiceNode("n4", "gated"), ServiceNode("n5", "busy")]
     nodes.append(ServiceNode("n6", "gated", has_failed=True))
     tests = [
@@ -55,7 +55,7 @@ def test_the_gate_comes_first_then_doubt_then_age() -> None:
     assert chosen(nodes, *tests, selection=Selection(gated=False)) == ["n2", "n3", "n1", "n0"]
 
 
-def test_names_are_taken_whatever_their_age_and_state() -> None:
+def test_named_nodes_are_candidates_whatever_their_age_and_state() -> None:
     nodes = [
         *idle("n0"),
         ServiceNode("n1", "busy", why="job 7"),

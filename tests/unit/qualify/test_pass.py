@@ -66,7 +66,7 @@ def test_a_failure_keeps_a_node_out_and_a_dry_run_changes_nothing(state: str) ->
         assert suspect_names(result) == ["n0"]
 
 
-def test_a_slow_number_takes_two_tests() -> None:
+def test_slow_node_is_kept_out_only_after_a_second_test() -> None:
     played = PlayedCluster.of(idle("n0", "n1"), [node_test("n1", days=1)])
     played.verdicts = {"n0": SLOW}
     assert passed(played).nodes("keep out") == []
@@ -188,7 +188,7 @@ def test_alerts_stay_until_the_node_is_in_service() -> None:
     assert set(suspect_names(later)) == {"n0", "n1"}
 
 
-def test_coverage_is_an_age_for_each_node_gpu_and_pair() -> None:
+def test_coverage_lists_the_age_of_each_node_gpu_and_pair() -> None:
     nodes = idle("n0", "n1", "n4")
     tests = [
         node_test("n0", days=2),

@@ -56,7 +56,7 @@ def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
     [(0.0123, "0.0123"), (4.5, "4.50"), (99.96, "100"), (480.5, "480"), (999.6, "1,000"), (2700, "2,700"),
      (1_234_567, "1,234,567")],
 )  # fmt: skip
-def test_figures_have_no_exponent(value: float, shown: str) -> None:
+def test_figures_are_printed_without_an_exponent(value: float, shown: str) -> None:
     assert (check_module().figure(value), number(value)) == (shown, shown)
 
 
@@ -68,7 +68,7 @@ def test_figures_have_no_exponent(value: float, shown: str) -> None:
         ("import os; os.abort()", "ended by SIGABRT"),
     ],
 )
-def test_a_probe_that_breaks_is_no_pass(machine: Machine, answer: str, reason: str) -> None:
+def test_failed_or_hanging_probe_does_not_pass(machine: Machine, answer: str, reason: str) -> None:
     machine.has(devices=answer)
     status, lines = machine.check("--allow-no-gpu", "--timeout-s", "2")
     assert status in (1, 3)

@@ -87,7 +87,7 @@ def test_a_bad_gpu_is_named(probes: Probes, last: dict[str, object], reason: str
         ),
     ],
 )
-def test_nccl_tests_count_by_their_rows(
+def test_nccl_tests_are_judged_by_their_rows(
     probes: Probes, perf: str, status: int, reason: str
 ) -> None:
     probes.has_gpus(gpus(2), perf)
@@ -147,7 +147,7 @@ def test_without_nccl_tests_torch_sums_and_the_rate_stands_beside_the_pass(probe
         ("", (1, "rank 1: lost a peer"), 1, "fail: COLLECTIVE: rank 1: lost a peer"),
     ],
 )
-def test_sums_by_torch_that_are_wrong_or_missing(
+def test_wrong_or_missing_torch_sums_do_not_pass(
     probes: Probes, output: object, ended: tuple[int, str], status: int, reason: str
 ) -> None:
     probes.says("all_reduce", output, *ended)
@@ -194,7 +194,9 @@ def test_wrong_numbers_of_training_name_the_rank(
         ('{"devices": [{"device": "cpu", "matmul_tflops": [NaN, true, -1]}]}', "cpu: no samples"),
     ],
 )
-def test_any_output_of_a_probe_is_handled(probes: Probes, answer: object, reason: str) -> None:
+def test_malformed_probe_output_does_not_pass_or_crash(
+    probes: Probes, answer: object, reason: str
+) -> None:
     probes.says("devices", answer)
     status, lines = probes.check("--allow-no-gpu")
     assert status in (1, 3)

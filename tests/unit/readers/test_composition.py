@@ -39,7 +39,7 @@ def judged(text: str) -> LogsJudgement:
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
-def test_each_tools_output_alone_passes(tool: str) -> None:
+def test_healthy_output_of_each_tool_passes(tool: str) -> None:
     judgement = judged(OUTPUTS[tool])
     assert judgement.verdict is Verdict.PASS, judgement.reason
     assert len(judgement.checks) == 1
@@ -47,7 +47,7 @@ def test_each_tools_output_alone_passes(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", OUTPUTS)
 @pytest.mark.parametrize("code", [*FROM_KERNEL, *ELSEWHERE])
-def test_an_event_counts_before_and_after_a_healthy_report(tool: str, code: str) -> None:
+def test_error_event_before_or_after_a_healthy_report_fails(tool: str, code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (
         f"{line}\n{OUTPUTS[tool]}",
@@ -102,7 +102,7 @@ def test_a_bad_report_counts_beside_each_healthy_one(tool: str, bad: str) -> Non
         )
 
 
-def test_labelled_lines_are_parts_of_their_hosts() -> None:
+def test_lines_labelled_with_a_host_are_judged_per_host() -> None:
     """As pdsh prints them, in any order."""
     bad = BAD["ibstat"].splitlines()
     mixed = [f"{host}: {line}" for good, ill in zip(IBSTAT.splitlines(), bad, strict=True) for host, line in

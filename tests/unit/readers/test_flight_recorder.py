@@ -104,7 +104,7 @@ def test_ranks_that_wait_for_each_other_are_a_circle_and_blame_none() -> None:
     assert circular_wait([trace(0, a=2), trace(1, a=2)]) is None
 
 
-def test_a_missing_dump_is_evidence() -> None:
+def test_rank_without_a_dump_is_late() -> None:
     dumps = [read_dump(dump({"0": 4}, {"0": [0, 1, 2]}), rank) for rank in (0, 2)]
     assert [(each.rank, each.reason.code) for each in late_ranks(dumps)] == [
         (1, "rank-left-no-dump")

@@ -55,7 +55,7 @@ def test_a_healthy_gpu_reports_no_fault() -> None:
         (field("Performance State", "P0", "[GPU requires reset]"), "fail", "it requires a reset"),
     ],
 )
-def test_faults_that_a_gpu_reports_are_believed(text: str, verdict: str, words: str) -> None:
+def test_faults_in_nvidia_smi_output_are_reported(text: str, verdict: str, words: str) -> None:
     read = check(text)
     assert (read.verdict.value, words in read.reason.sentence) == (verdict, True), read.reason
     assert "GPU 00000000:00:06.0" in read.reason.sentence
@@ -73,7 +73,7 @@ LSPCI = """\
 """
 
 
-def test_lspci_compares_lanes_and_not_speeds_and_no_bridges() -> None:
+def test_lspci_reports_missing_lanes_but_no_lower_speed_and_no_bridges() -> None:
     assert (check(LSPCI).verdict, check(LSPCI).reason.sentence) == (
         Verdict.PASS,
         "lspci: 1 of 1 without a fault",
@@ -135,7 +135,7 @@ def test_the_table_of_dcgmi_is_read(result: str, verdict: Verdict) -> None:
     assert check(DCGM_TEXT.format(f"{result:47}")).verdict is verdict
 
 
-def test_a_tool_that_did_not_finish_does_not_pass() -> None:
+def test_unfinished_tool_output_is_inconclusive() -> None:
     assert check("Successfully ran diagnostic for group.\n").verdict is Verdict.INCONCLUSIVE
     assert (
         check("nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\n").verdict
@@ -143,7 +143,7 @@ def test_a_tool_that_did_not_finish_does_not_pass() -> None:
     )
 
 
-def test_nvbandwidth_is_a_measurement() -> None:
+def test_nvbandwidth_output_becomes_measurements() -> None:
     text = (
         "nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\nSUM "
         "host_to_device_memcpy_ce 440.12\n"

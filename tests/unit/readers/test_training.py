@@ -120,7 +120,7 @@ def test_a_loss_that_is_not_finite_fails_from_its_step_on(value: str) -> None:
         ),
     ],
 )
-def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(line: str) -> None:
+def test_rank_that_found_the_nan_is_named_with_its_node_and_gpu(line: str) -> None:
     with_steps = check([megatron(2), megatron(3, loss="nan"), line])
     alone = check([line])
     assert "from step 3 on, first on rank 37 (node-4, GPU 5)" in with_steps.reason.sentence
@@ -185,7 +185,7 @@ def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(
     )
 
 
-def test_steps_of_a_checkpoint_and_of_the_warm_up_are_notes_at_most() -> None:
+def test_slow_checkpoint_and_warm_up_steps_are_only_notes() -> None:
     times = [9000.0, 5000.0, *[3000.0 + 20 * (n % 5) for n in range(198)]]
     times[50] = times[100] = times[150] = 30_000.0
     read = check([megatron(n, time) for n, time in enumerate(times, start=1)])
@@ -230,7 +230,7 @@ def test_a_straggler_is_named_with_its_score(affected: str) -> None:
     )
 
 
-def test_scores_above_the_threshold_pass() -> None:
+def test_straggler_scores_above_the_threshold_pass() -> None:
     read = check(
         [
             "GPU individual performance:",

@@ -65,7 +65,7 @@ def judged(text: str, hardware: str | None = None) -> LogsJudgement:
         ),
     ],
 )
-def test_a_rate_is_held_against_one_of_the_same_training(
+def test_training_rate_is_judged_by_a_published_rate_of_the_same_setup(
     text: str, verdict: Verdict, words: str
 ) -> None:
     judgement = judged(text)
@@ -113,7 +113,9 @@ def test_a_loss_that_is_not_finite_stays_a_failure_beside_a_good_rate() -> None:
         ("8.0 B     Trainable params", {"model": "llama 8b"}),
     ],
 )
-def test_each_line_adds_what_it_says(line: str, expected: dict[str, object]) -> None:
+def test_training_conditions_are_read_from_each_setup_line(
+    line: str, expected: dict[str, object]
+) -> None:
     known = [
         "Number of parameters in billions: 8.03",
         "All distributed processes registered. Starting with 8 processes",

@@ -242,7 +242,7 @@ REPORTS = [
 
 
 @pytest.mark.parametrize(("text", "verdict", "code", "words"), REPORTS)
-def test_a_variant_names_its_part_and_one_action(
+def test_each_tool_output_variant_names_the_faulty_part_and_a_next_step(
     text: str, verdict: str, code: str | None, words: str
 ) -> None:
     (check,) = read_text(text, "tool", "tool")

@@ -123,7 +123,7 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
     assert {m.subject.name for m in repeated.measurements} == {"node-0"}
 
 
-def test_whom_a_repeated_training_blames_is_kept(
+def test_suspects_of_a_repeated_training_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     check = Check("training", Verdict.FAIL, uncoded("node-2: no route to host"), suspects=(DEAD,))
@@ -134,7 +134,7 @@ def test_whom_a_repeated_training_blames_is_kept(
     assert (repeated.suspects, repeated.over) == ([DEAD], True)
 
 
-def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(store: Store) -> None:
+def test_node_that_dies_in_a_repeat_is_a_suspect_and_ends_the_repeats(store: Store) -> None:
     nodes = Nodes(
         1.0,
         0.1,

@@ -52,7 +52,7 @@ def compared(store: Store, first: float, nodes: Nodes) -> Check:
         (0.1, (0.1,) * 24, 10, Verdict.FAIL),
     ],
 )
-def test_repeats_end_as_soon_as_it_is_sure(
+def test_repeats_end_as_soon_as_the_verdict_is_certain(
     store: Store, first: float, then: Sequence[float], most: int, verdict: Verdict
 ) -> None:
     nodes = Nodes(*then)
@@ -73,11 +73,11 @@ def test_repeats_end_as_soon_as_it_is_sure(
     ("slow", "asked"),
     [(30.0, range(AGREEING - 1, AGREEING)), (980.0, range(AGREEING, MOST_READINGS))],
 )
-def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(
+def test_slow_cluster_number_that_a_suspect_explains_is_not_repeated_to_proof(
     store: Store, slow: float, asked: range
 ) -> None:
-    """The node's own numbers are repeated first; if they clear it, that of all nodes goes on until
-    it is proven.
+    """The numbers of the node are repeated first; if they clear it, the cluster number is repeated
+    until it is proven.
     """
     rates = [1000.0, 1010.0, 990.0, 1005.0, 995.0, slow]
     tcp = [
@@ -154,11 +154,11 @@ def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.M
     ]
 
 
-def test_what_may_name_a_node_is_read_three_times_before_what_names_none(
+def test_check_that_may_name_a_node_is_repeated_before_one_that_cannot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run whose time for repeats went to a training, while two readings of a node were 70 % too
-    low.
+    """As in a run that spent its time for repeats on training, while two readings of a node were 70
+    % too low.
     """
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
     checks = [Check(name, Verdict.PASS, Reason(), 9.0) for name in ("devices", "training")]
@@ -189,15 +189,15 @@ def test_a_cleared_suspicion_is_reported(store: Store) -> None:
     )
 
 
-def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: Store) -> None:
-    """One reading blames nobody, and is no pass."""
+def test_failed_repeat_is_asked_for_once_and_the_run_does_not_pass(store: Store) -> None:
+    """One low reading blames nobody and is no pass."""
     nodes = Nodes()
     check = compared(store, 0.1, nodes)
     assert (nodes.asked, check.suspects) == (1, ())
     assert check.verdict is not Verdict.PASS
 
 
-def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
+def test_problem_found_during_a_repeat_decides_the_verdict(store: Store) -> None:
     nodes = Nodes(
         1.0,
         1.0,
@@ -208,7 +208,7 @@ def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
     assert "when it was repeated: 7 wrong elements" in check.reason.sentence
 
 
-def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(
+def test_suspect_withdrawn_after_a_repeat_is_dropped_and_problems_stay(
     store: Store,
 ) -> None:
     blamed = Suspect("link", "node-0--node-1", 0.8, uncoded("5 MB/s"))
@@ -263,7 +263,7 @@ def taken_until_sure(known: Knowledge, *values: float) -> tuple[int, Verdict]:
     return count, assessment.checks[0].verdict
 
 
-def test_what_reads_low_is_measured_until_it_is_proven_or_cleared(known: Knowledge) -> None:
+def test_low_reading_is_repeated_until_it_is_proven_or_cleared(known: Knowledge) -> None:
     assert taken_until_sure(known, 1.0) == (1, Verdict.PASS)
     assert taken_until_sure(known, *[0.8] * 24) == (AGREEING, Verdict.DEGRADED)
     assert taken_until_sure(known, 0.8, *[1.0] * 23) == (AGREEING, Verdict.PASS)
@@ -272,9 +272,7 @@ def test_what_reads_low_is_measured_until_it_is_proven_or_cleared(known: Knowled
 
 
 @pytest.mark.parametrize("value", [0.8, 0.33, 0.01])
-def test_one_reading_blames_nobody_however_deep_and_three_do(
-    known: Knowledge, value: float
-) -> None:
+def test_one_low_reading_never_blames_and_three_do(known: Knowledge, value: float) -> None:
     for count in (1, 2):
         assessment = assess([collectives(*[value] * count)], known)
         assert assessment.doubts
@@ -334,7 +332,7 @@ def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(
     assert ("node-64" in {doubt.measurement.subject.name for doubt in doubts}) is again
 
 
-def test_only_that_operation_is_swept_again_at_only_those_sizes(
+def test_only_the_doubtful_operation_and_sizes_are_swept_again(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
     fake, by_check = again(doubt(message_bytes=16384, placement="out_of_place"))
@@ -364,7 +362,7 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
     assert "wrong elements" in problem.reason.sentence
 
 
-def test_a_check_that_cannot_be_repeated_comes_back_empty(
+def test_check_without_a_repeat_function_returns_an_empty_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "CHECKS", [replace(COLLECTIVES, repeat=None)])

@@ -183,7 +183,7 @@ def slow_with_node_5(pairs: Sequence[Pair]) -> Streams:
     return {way: 20.0 if "node-5" in way else 1000.0 for a, b in pairs for way in ((a, b), (b, a))}
 
 
-def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() -> None:
+def test_node_that_slows_before_streams_are_repeated_is_blamed_for_no_link() -> None:
     findings = Findings(make_testbed(6), node_count=6)
     ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
     findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}
@@ -201,7 +201,7 @@ def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() ->
     assert (suspect_names(afresh.check()), afresh.slowed) == (["node-5"], set())
 
 
-def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
+def test_single_link_slow_in_its_repeat_is_blamed_as_a_link() -> None:
     findings = Findings(make_testbed(6), node_count=6)
     ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
     findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}

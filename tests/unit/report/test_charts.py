@@ -85,11 +85,11 @@ def test_a_bad_point_has_the_colour_of_its_verdict(verdict: Verdict, colour: str
     assert drawn == [("x", colour)]
 
 
-def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
+def test_nonfinite_loss_leaves_a_gap_in_the_chart() -> None:
     assert "<svg" in loss_chart([3.0, float("nan"), float("inf"), 2.0])
 
 
-def test_out_of_place_is_drawn_and_its_interval_kept() -> None:
+def test_busbw_curve_shows_out_of_place_numbers_with_expected_interval() -> None:
     curve = next(
         c for c in busbw_curves(samples.faulty_h100().checks[1]) if c.operation == "all_reduce"
     )
@@ -107,7 +107,7 @@ def test_latency_is_shown_for_small_messages_only() -> None:
     assert [size for size, _ in table.rows] == [65536, 131072, 262144, 524288, 1048576]
 
 
-def test_the_loss_of_every_step() -> None:
+def test_losses_lists_the_loss_of_every_training_step() -> None:
     assert len(losses(samples.healthy_local().checks[2])) == 20
     assert losses(samples.healthy_local().checks[1]) == ()
 

@@ -54,7 +54,7 @@ def test_a_run_is_found_by_folder_file_and_id(folder: Path) -> None:
         assert "last good run night-4" in _report(word, "--format", "md")
 
 
-def test_what_is_no_run_is_one_line(folder: Path) -> None:
+def test_unknown_run_is_refused_in_one_line(folder: Path) -> None:
     with pytest.raises(InputError, match="RUN nonsense: neither a folder nor a run of the history"):
         _report("nonsense")
     with pytest.raises(InputError, match=r"RUN night-4: its folder .*/gone has it no more"):
@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_what_no_encoding_has_is_written_by_its_number(
+def test_unencodable_characters_are_written_as_escapes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "logs").mkdir()
@@ -94,7 +94,7 @@ def test_what_no_encoding_has_is_written_by_its_number(
     assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east\n\n**fail: said")
 
 
-def test_paper_takes_what_no_encoding_has() -> None:
+def test_pdf_is_made_of_text_with_unencodable_characters() -> None:
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))  # type: ignore[arg-type]
     assert pdf_of("<p>\udcff.log").startswith(b"%PDF-")
 
@@ -110,7 +110,7 @@ def test_markdown_goes_to_standard_output(folder: Path) -> None:
     assert "| driver | 565.57.01 | 570.124.06 |\n" in output
 
 
-def test_json_holds_the_run_and_what_the_page_shows_besides(folder: Path) -> None:
+def test_json_holds_the_run_last_good_run_headlines_and_software_changes(folder: Path) -> None:
     document = json.loads(_report(folder, "--format", "json"))
     assert document["run"] == json.loads((folder / "run.json").read_text())
     assert document["last_good"]["run_id"] == "night-4"
@@ -147,7 +147,7 @@ def test_the_pdf_is_a4_and_small_enough_to_be_sent(folder: Path) -> None:
     assert len(content) < 300_000
 
 
-def test_on_paper_no_colour_is_left_to_a_variable_and_nothing_runs() -> None:
+def test_page_for_paper_has_literal_colours_and_no_scripts() -> None:
     page = on_paper(report_html(samples.faulty_h100()))
     drawn = page[page.index("<body>") :]
     assert "var(" not in drawn

@@ -59,12 +59,12 @@ def test_a_node_that_was_not_measured_is_no_pass() -> None:
     assert not heat.lines[0].clean
 
 
-def test_what_was_only_recorded_is_no_column() -> None:
+def test_heat_map_has_no_column_for_recorded_numbers() -> None:
     heat = heat_map(samples.healthy_local())
     assert heat is None
 
 
-def test_of_a_thousand_nodes_the_ill_have_their_own_line() -> None:
+def test_bad_nodes_of_a_thousand_have_their_own_line() -> None:
     heat = heat_map(fleet_run())
     assert heat
     assert len(heat.lines) == 1000
@@ -110,7 +110,7 @@ def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> Non
 
 
 @pytest.mark.parametrize("measured", [(0, 1), (0, 1, 2)])
-def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(
+def test_node_blamed_without_a_bad_number_is_marked(
     measured: tuple[int, ...],
 ) -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in measured))
@@ -153,7 +153,7 @@ def run_of_pairs(
     return replace(samples.healthy_local(), suspects=suspects, localization=document)
 
 
-def test_the_sides_of_a_cut_stand_together() -> None:
+def test_pair_matrix_puts_nodes_of_one_side_of_a_cut_together() -> None:
     cut = {"kind": "cut", "sides": [["n1", "n3"], ["n0", "n2"]]}
     matrix = pair_matrix(run_of_pairs(4, lambda a, b: a % 2 != b % 2, **cut))
     assert matrix is not None
@@ -181,6 +181,6 @@ def test_a_suspect_of_many_nodes_is_shown_first() -> None:
     assert html.count("33 %</td>") == 2 * (NODES_SHOWN - 1)
 
 
-def test_a_run_without_such_tests_has_no_matrix() -> None:
+def test_run_without_pair_tests_has_no_matrix() -> None:
     assert pair_matrix(samples.healthy_local()) is None
     assert "Pairs of nodes" not in report_html(samples.healthy_local())

@@ -90,7 +90,7 @@ def test_a_pass_shows_no_suspects_and_no_log() -> None:
 @pytest.mark.parametrize(
     "result", [samples.healthy_local(), samples.faulty_h100()], ids=["healthy", "faulty"]
 )
-def test_nothing_is_fetched(result: RunResult) -> None:
+def test_page_loads_nothing_from_outside(result: RunResult) -> None:
     html = report_html(result)
     page = Page(html)
     assert page.tags.count("script") == 1
@@ -103,7 +103,7 @@ def test_nothing_is_fetched(result: RunResult) -> None:
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", html)
 
 
-def test_links_inside_the_page_lead_somewhere(faulty: str) -> None:
+def test_links_inside_the_page_have_a_target(faulty: str) -> None:
     page = Page(faulty)
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
@@ -203,13 +203,13 @@ def _huge() -> RunResult:
     )
 
 
-def test_plateaus_and_what_they_are_of_the_links() -> None:
+def test_plateaus_are_shown_with_their_share_of_the_link_rate() -> None:
     assert "Plateaus" not in report_html(samples.faulty_h100())
     page = report_html(samples.with_shares(samples.faulty_h100()))
     assert "Plateaus: all_reduce 205 GB/s, 51 % of the links; " in page
 
 
-def test_the_one_script_is_ours_and_the_policy_names_it() -> None:
+def test_page_has_only_its_own_script_which_the_csp_allows() -> None:
     page = report_html(samples.hostile("<script>alert(1)</script>"))
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page

@@ -90,7 +90,7 @@ def test_a_run_of_one_node_has_no_links() -> None:
         assert link_ages(store.runs()[0], ["node-0"], store.measured("lab", "link")).empty
 
 
-def test_a_node_whose_name_has_the_separator_of_links_in_it() -> None:
+def test_link_age_is_found_for_a_node_name_with_the_link_separator() -> None:
     with open_store("sqlite://") as store:
         store.save(night(1, "pool--a--pool--b"), Path())
         ages = link_ages(store.runs()[0], ["pool--b", "pool--a"], store.measured("lab", "link"))

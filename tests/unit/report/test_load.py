@@ -31,7 +31,7 @@ def _write(folder: Path, result: RunResult) -> Path:
 @pytest.mark.parametrize(
     "result", [samples.healthy_local(), samples.faulty_h100(), samples.hostile("<a>,\"b\"\n'c'")]
 )
-def test_a_run_comes_back_as_it_was(tmp_path: Path, result: RunResult) -> None:
+def test_written_run_is_read_back_unchanged(tmp_path: Path, result: RunResult) -> None:
     back = load_result(_write(tmp_path, result))
     assert back.to_dict() == json.loads(run_json(result))
     assert [check.measurements for check in back.checks] == [
@@ -48,7 +48,7 @@ def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
     assert back.checks[0].measurements == (loss,)
 
 
-def test_what_was_printed_comes_back_beside_the_number(tmp_path: Path) -> None:
+def test_printed_value_is_read_back_beside_the_number(tmp_path: Path) -> None:
     busbw = Measurement(
         "busbw",
         0.0024576,
@@ -66,7 +66,7 @@ def test_what_was_printed_comes_back_beside_the_number(tmp_path: Path) -> None:
     assert (back, back.printed) == (busbw, 0.01)
 
 
-def test_run_json_alone_is_enough(tmp_path: Path) -> None:
+def test_run_json_is_read_without_measurements_csv(tmp_path: Path) -> None:
     result = samples.faulty_h100()
     (tmp_path / "other.json").write_text(run_json(result))
     back = load_result(tmp_path / "other.json")
@@ -74,7 +74,7 @@ def test_run_json_alone_is_enough(tmp_path: Path) -> None:
     assert back.checks[1].measurements == ()
 
 
-def test_measurements_of_another_run_are_left_alone(tmp_path: Path) -> None:
+def test_measurements_csv_of_another_run_is_ignored(tmp_path: Path) -> None:
     _write(tmp_path, samples.faulty_h100())
     (tmp_path / "run.json").write_text(run_json(samples.healthy_local()))
     assert all(check.measurements == () for check in load_result(tmp_path).checks)
@@ -142,7 +142,7 @@ def _changed(**changes: Any) -> str:
         (_changed(checks=[{"name": "x"}]), "run.json: checks.0.reason: field required"),
     ],
 )
-def test_a_foreign_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_run_json_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(InputError) as raised:
         load_result(tmp_path)
@@ -190,7 +190,7 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_run_larger_than_any_is_bad_input(
+def test_oversized_run_json_is_bad_input(
     tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], problem: str
 ) -> None:
     write_run_json(samples.healthy_local(), tmp_path)
@@ -237,7 +237,7 @@ def test_measurements_beyond_a_bound_are_one_clear_line(
 @pytest.mark.parametrize(
     "cell", ["[" * 100_000, f"[1{'0' * 400}]", '"[[1]]"'], ids=["deep", "number", "list"]
 )
-def test_samples_that_are_none_are_one_clear_line(tmp_path: Path, cell: str) -> None:
+def test_invalid_samples_are_refused_in_one_line(tmp_path: Path, cell: str) -> None:
     result = samples.faulty_h100()
     folder = _write(tmp_path, result)
     (folder / "measurements.csv").write_text(
@@ -277,15 +277,15 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("http://example.com")', 
 
 
 @pytest.mark.parametrize("text", [*FORMULAS, "\t=1", "\r=1", "node-0", "", "'quoted'", "a=b"])
-def test_a_cell_is_read_as_it_was_given(text: str) -> None:
+def test_csv_cell_is_read_back_as_it_was_written(text: str) -> None:
     assert from_text(str(as_text(text))) == text
 
 
-def test_numbers_stay_numbers() -> None:
+def test_numbers_are_not_escaped_in_csv_cells() -> None:
     assert [as_text(number) for number in (-1.5, -2, None)] == [-1.5, -2, None]
 
 
-def test_names_are_no_formulas_and_come_back_as_they_were(tmp_path: Path) -> None:
+def test_names_are_escaped_as_no_formulas_and_read_back_unchanged(tmp_path: Path) -> None:
     run = samples.healthy_local()
     check = run.checks[0]
     odd = [

@@ -63,7 +63,7 @@ def test_rows_are_flat_and_the_worst_come_first() -> None:
     assert judgement_rows(samples.faulty_h100())[-1]["verdict"] == "pass"
 
 
-def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_further_off() -> None:
+def test_bad_numbers_are_sorted_by_verdict_then_sweep_then_deviation() -> None:
     (check, bad), *_ = bad_judgements(samples.faulty_h100().checks)
     ordered = tuple(
         replace(
@@ -100,7 +100,7 @@ def test_missing_software_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.PASS])
-def test_only_a_pass_is_a_test_that_passed(verdict: Verdict) -> None:
+def test_junit_counts_every_verdict_but_pass_as_failure_or_error(verdict: Verdict) -> None:
     good = samples.healthy_local()
     bad = Check("extra", verdict, uncoded('slow "node-1" <&>\x1b[2J'), 2.0)
     suite = ElementTree.fromstring(

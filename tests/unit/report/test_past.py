@@ -43,7 +43,7 @@ def test_the_last_good_run_is_the_newest_that_passed(store: Store) -> None:
     assert past.last_value(plateau.series()) == pytest.approx(1.2 * plateau.value)
 
 
-def test_other_suites_and_later_runs_are_none_of_the_past(store: Store) -> None:
+def test_past_leaves_out_other_suites_and_later_runs(store: Store) -> None:
     _save(store, 1)
     store.save(replace(samples.night(RESULT, 2, 1.0), suite="quick"), Path("/runs"))
     store.save(
@@ -70,7 +70,7 @@ def test_the_last_good_run_may_be_older_than_what_is_drawn(store: Store) -> None
     assert len(headline.trend) == RUNS_SHOWN + 1
 
 
-def test_headlines_are_of_the_cluster_and_each_once() -> None:
+def test_each_headline_number_of_the_cluster_appears_once() -> None:
     keys = [(m.metric, m.conditions.get("operation")) for m in headlines(RESULT)]
     assert len(keys) == len(set(keys)) == 5 + 5 + 3
     latency = next(m for m in headlines(RESULT) if m.metric == "latency")
@@ -111,7 +111,9 @@ def test_a_failing_store_is_reported(
     assert context.past.runs == ()
 
 
-def test_links_to_logs_are_relative_quoted_and_lead_nowhere_else(tmp_path: Path) -> None:
+def test_links_to_logs_are_relative_and_quoted_and_skip_empty_logs_and_symlinks(
+    tmp_path: Path,
+) -> None:
     for name in ("run.log", "nodes/a b#1.log", "nodes/empty.log"):
         (tmp_path / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "logs" / name).write_text("" if "empty" in name else "x")
@@ -122,9 +124,7 @@ def test_links_to_logs_are_relative_quoted_and_lead_nowhere_else(tmp_path: Path)
     ]
 
 
-def test_the_end_of_the_log_goes_without_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_tail_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUCKET_TOKEN", "s3cret-of-the-site")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "run.log").write_text("upload with s3cret-of-the-site\nlast\n")

@@ -82,7 +82,9 @@ def alert_of(*runs: RunResult, before: RunResult | None = None, **fields: Any) -
 
 @settings(max_examples=30)
 @given(results(), results(), st.none() | anything)
-def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | None) -> None:
+def test_messages_stay_within_the_limits_of_slack(
+    result: RunResult, before: RunResult, report: str | None
+) -> None:
     bad = result if result.verdict is not Verdict.PASS else replace(result, verdict=Verdict.FAIL)
     alert = alert_of(
         bad, before=before, report_link=report if report and not report.startswith("http") else None
@@ -108,7 +110,7 @@ def _text(layout: list[dict[str, Any]]) -> str:
     return json.dumps(layout, ensure_ascii=False)
 
 
-def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
+def test_failure_message_names_suspect_changes_and_next_step() -> None:
     before = nights.good(0, checks=samples.faulty_h100().checks, fingerprint={"nccl": "2.26.0"})
     bad = nights.bad(1, fingerprint={"nccl": "2.27.1"})
     alert = alert_of(
@@ -191,7 +193,7 @@ def test_the_mail_has_the_same_content() -> None:
 EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_ ~t~"
 
 
-def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
+def test_text_of_a_log_makes_no_mention_or_link_in_any_receiver() -> None:
     night = nights.bad(
         1,
         reason=uncoded(EVIL),

@@ -43,19 +43,19 @@ def test_the_share_of_the_links_stands_beside_the_plateau_where_it_is_known() ->
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_every_terminal_can_print_it(encoding: str) -> None:
+def test_summary_is_printable_in_ascii_and_latin_1(encoding: str) -> None:
     text = _printed(samples.faulty_h100(), encoding)
     assert "64K to 8G" in text
     _printed(samples.hostile("名\x1b[31m\n[red]✓"), encoding)
 
 
-def test_text_from_outside_is_neither_markup_nor_control() -> None:
+def test_text_from_outside_is_printed_without_markup_or_control_characters() -> None:
     text = _printed(samples.hostile("[red]x[/red]\x1b]0;t\x07"))
     assert "[red]x[/red]" in text
     assert "\x1b" not in text
 
 
-def test_a_process_id_between_colons_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_text_between_colons_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     print_line(output(), "node-1:1234:1300 [5] NCCL WARN")
     assert capsys.readouterr().out == "node-1:1234:1300 [5] NCCL WARN\n"
 
@@ -87,7 +87,7 @@ def test_the_table_and_the_json_show_every_run() -> None:
     assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
 
 
-def test_a_long_reason_takes_no_room_from_what_else_is_told(
+def test_long_reason_does_not_squeeze_other_history_columns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with open_store("sqlite://") as store:

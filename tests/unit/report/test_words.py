@@ -39,7 +39,7 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-def test_intervals_may_be_open() -> None:
+def test_open_intervals_are_printed_with_one_bound() -> None:
     assert words.interval(Expected(370, 405.2), "GB/s") == "370 – 405 GB/s"
     assert words.interval(Expected(low=0.2)) == "≥ 0.200"
     assert words.interval(Expected(high=9.5), "us") == "≤ 9.50 µs"
@@ -62,7 +62,7 @@ def test_conditions_are_read_in_the_fields_order() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no-such-encoding"])
-def test_plain_text_survives_any_terminal(encoding: str) -> None:
+def test_plain_text_is_ascii_for_terminals_without_utf8(encoding: str) -> None:
     assert words.plain("a\x1b[31m\nb\t≥ 3 ✓ \udce9 名", encoding).isascii()
     assert words.plain("a\nb  c", encoding) == "a b c"
 
@@ -100,13 +100,13 @@ def test_sizes_of_files_are_short_and_decimal(count: int, text: str) -> None:
         (12.5, "+1,250 %"),
     ],
 )
-def test_no_loss_that_is_not_total_reads_a_hundred_percent(
+def test_only_a_total_loss_is_printed_as_a_hundred_percent(
     deviation: float | None, text: str
 ) -> None:
     assert words.percent(deviation) == text
 
 
-def test_names_beyond_the_first_are_counted() -> None:
+def test_long_lists_of_names_are_cut_with_a_count() -> None:
     assert words.some_of("abcd") == "a, b, c, d"
     assert words.some_of("abcde") == "a, b, c, d and 1 more"
     assert words.some_of("abc", 1) == "a and 2 more"

@@ -76,7 +76,7 @@ def platform_and_run(
     return runai.platform(cluster), Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_submission_to_its_end(
+def test_workload_is_submitted_attached_collected_and_torn_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     command = Command(
@@ -118,7 +118,7 @@ def test_a_run_from_its_submission_to_its_end(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_workload_without_its_keys_here_is_deleted_and_one_that_is_not_there_is_not(
+def test_teardown_without_local_keys_deletes_only_an_existing_workload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = Command(describe=[RUNNING, ABSENT], delete=ABSENT)
@@ -192,7 +192,7 @@ def test_a_pod_that_does_not_answer_is_named(
         (Finished(1, "", "Error: \x1b[2Jnot logged in"), "not logged in"),
     ],
 )
-def test_what_keeps_a_run_from_starting(
+def test_missing_names_a_runai_command_that_fails(
     answer: Exception | Finished, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = Command()

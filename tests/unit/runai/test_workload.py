@@ -109,7 +109,7 @@ def test_render_prints_the_command() -> None:
         ({"phase": "Pending", "events": [{"message": "a\x1b[2Jb" + "c" * 1000}]}, "Pending", None),
     ],
 )
-def test_answers_are_read_whatever_their_shape(
+def test_workload_descriptions_of_any_shape_are_read(
     document: Any, phase: str, words: tuple[str, ...] | None
 ) -> None:
     workload = read_workload(json.dumps(document))
@@ -120,7 +120,7 @@ def test_answers_are_read_whatever_their_shape(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "Error: no such workload"])
-def test_what_is_no_json_is_an_unknown_phase(text: str) -> None:
+def test_output_that_is_no_json_has_an_unknown_phase(text: str) -> None:
     assert read_workload(text).phase == "Unknown"
 
 
@@ -145,7 +145,7 @@ def test_bad_settings_are_named(tmp_path: Path, platform: dict[str, Any], proble
     assert problem in refusal(tmp_path, image="r.example.com/i:1", platform=settings)
 
 
-def test_an_image_is_needed(tmp_path: Path) -> None:
+def test_runai_cluster_file_without_an_image_is_refused(tmp_path: Path) -> None:
     line = refusal(tmp_path, platform={"kind": "runai", "project": "infra"})
     assert "image: is needed, because platform runai starts the nodes from it" in line
 

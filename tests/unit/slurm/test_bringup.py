@@ -86,7 +86,7 @@ WAITS = "7|PENDING||Resources"
         ("", BOTH, LONG, LONG, ["slurm-job-cancelled"]),  # slurmctld has forgotten it
     ],
 )
-def test_a_job_until_its_nodes_are_ready(
+def test_bring_up_waits_for_ready_nodes_or_names_what_failed(
     squeue: str | list[str],
     log: str | list[str],
     queue_s: float,
@@ -160,7 +160,7 @@ def test_jobs_are_cancelled_until_their_nodes_are_free(monkeypatch: pytest.Monke
         assert codes(error.value.reason) == ["slurm-job-does-not-end"]
 
 
-def test_the_id_of_a_submitted_job_and_what_sbatch_says_otherwise() -> None:
+def test_submit_returns_the_job_id_or_quotes_sbatch() -> None:
     assert jobs.submit(Answers(sbatch="a word of the site\n7;cluster\n"), "job.sbatch") == "7"
     for printed, words in (
         ("", "no job id in ''"),
@@ -207,7 +207,7 @@ IN_ORDER = dict.fromkeys(("sbatch", "squeue", "scancel", "scontrol", "sinfo", "s
          {}, ["sbatch refused the job: no (out of use: n0: x; n1: x; n2: x; n3: x and 2 more)"]),
     ],
 )  # fmt: skip
-def test_what_keeps_a_run_from_starting(
+def test_doctor_names_what_keeps_a_job_from_starting(
     answers: dict[str, str | list[str]], settings: dict[str, str], expected: list[str]
 ) -> None:
     described = SlurmPlatform.model_validate({"kind": "slurm", **settings})
@@ -239,7 +239,7 @@ def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(
         ("PreemptMode=CANCEL", "None", {}, []),
     ],
 )
-def test_what_keeps_tests_of_idle_nodes_from_giving_way(
+def test_doctor_names_what_keeps_qualify_jobs_from_being_preempted(
     printed: str, level: str, settings: dict[str, bool], expected: list[str]
 ) -> None:
     described = SlurmPlatform(kind="slurm")
@@ -268,7 +268,7 @@ srun: cluster configuration lacks support for cpu binding
 """
 
 
-def test_ports_count_once_and_failures_by_task() -> None:
+def test_nodes_log_gives_the_first_port_and_failure_of_each_task() -> None:
     ready = (
         " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
     )
@@ -323,7 +323,7 @@ def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() 
         ("SomethingNew", "SomethingNew"),
     ],
 )
-def test_what_a_pending_job_waits_for(pending: str, meaning: str) -> None:
+def test_reason_codes_of_pending_jobs_are_explained(pending: str, meaning: str) -> None:
     assert meaning in jobs.waits_for(pending)
 
 

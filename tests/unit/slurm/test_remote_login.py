@@ -16,7 +16,7 @@ from seatrial.platforms.slurm.login import RemoteLogin, login_of
 from tests.cluster_files import refusal
 
 
-def test_the_settings_of_the_login_come_before_the_users_own() -> None:
+def test_login_settings_precede_those_of_the_user_ssh_config() -> None:
     settings = SlurmPlatform(
         kind="slurm",
         host="login",
@@ -111,7 +111,7 @@ def test_commands_go_through_ssh_with_the_configuration_of_the_run(
         (SlurmPlatform(kind="slurm"), Finished(255, "", "no"), LaunchError, "slurm-command-failed"),
     ],
 )  # fmt: skip
-def test_ways_in_which_a_command_fails(
+def test_each_way_a_command_fails_has_an_error_type_and_code(
     settings: SlurmPlatform,
     ends: Finished | Exception,
     error: type[SeatrialError],

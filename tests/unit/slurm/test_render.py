@@ -36,7 +36,9 @@ def test_scripts_match_the_golden_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_the_shell_and_shellcheck_accept_them(shell: str, tmp_path: Path) -> None:
+def test_rendered_scripts_pass_the_shell_syntax_check_and_shellcheck(
+    shell: str, tmp_path: Path
+) -> None:
     files = [
         (file, text)
         for name in NAMES
@@ -56,14 +58,14 @@ def test_the_shell_and_shellcheck_accept_them(shell: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_key_is_outside_of_the_standard_input(name: str) -> None:
+def test_rendered_files_contain_no_keys(name: str) -> None:
     files = rendered(name)
     assert "KEY" not in files["job.sbatch"]
     assert "<made for each run>" in files["node.sh"]
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (2, 1), (2, 8)])
-def test_only_existing_links_are_measured(nodes: int, gpus: int) -> None:
+def test_measure_script_sweeps_only_arms_that_the_cluster_has(nodes: int, gpus: int) -> None:
     described = {"name": "test", "nodes": nodes, "hardware": "H100-SXM", "gpus_per_node": gpus}
     cluster = Cluster.model_validate({**described, "platform": {"kind": "slurm"}})
     run = Run("20260102-0304-abcde", cluster, load_suite("nightly"), Path("out"))
@@ -71,7 +73,7 @@ def test_only_existing_links_are_measured(nodes: int, gpus: int) -> None:
     assert ("measure network" in text, '"intra-$node"' in text) == (nodes > 1, gpus > 1)
 
 
-def test_gres_takes_the_place_of_gpus_per_node() -> None:
+def test_gres_replaces_the_gpus_per_node_option() -> None:
     lines = rendered("full")["job.sbatch"].splitlines()
     assert "#SBATCH --gres=gpu:h100:8" in lines
     assert not any("gpus-per-node" in line for line in lines)
@@ -114,7 +116,7 @@ def test_every_rank_has_a_gpu() -> None:
     }
 
 
-def test_the_one_gpu_of_a_node_is_its_ranks() -> None:
+def test_srun_gives_each_rank_its_gpu_on_nodes_with_one_gpu() -> None:
     srun, testbed = launcher(**GPUS | {"gpus_per_node": 1})
     assert "--gpus-per-task=1" in srun.argv(testbed, ["true"], {})
 
@@ -174,7 +176,7 @@ def test_containers_see_the_probes_and_the_environment(
         (("srun: error: Node failure on n1",), Verdict.FAIL, "a node failed under Slurm on n1"),
     ],
 )  # fmt: skip
-def test_what_srun_prints_before_the_ranks_begin(
+def test_srun_errors_before_the_ranks_start_are_classified(
     lines: tuple[str, ...], verdict: Verdict, words: str
 ) -> None:
     came_to, reason = classify_failure(MpiResult(1, lines, 1.0), began=False)

@@ -35,7 +35,7 @@ DIGEST = "sha256:" + "a" * 64
         ("/shared/trials.sqsh", "/shared/trials.sqsh"),
     ],
 )
-def test_an_image_as_pyxis_reads_it(reference: str, expected: str) -> None:
+def test_image_references_are_written_in_pyxis_syntax(reference: str, expected: str) -> None:
     assert pyxis_image(reference) == expected
 
 
@@ -95,20 +95,20 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("image: nvcr.io/a/b", "kind: slurm, runtime: pyxis, mounts: [{source: a, target: /b}]", "must be a full path"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_together_is_one_line(
+def test_inconsistent_slurm_settings_are_refused_in_one_line(
     tmp_path: Path, image: str, platform: str, problem: str
 ) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"{image}\nplatform: {{{platform}}}"))
 
 
-def test_options_of_sbatch_that_begin_as_one_of_ours_are_legal() -> None:
+def test_sbatch_options_that_share_a_prefix_with_reserved_ones_are_legal() -> None:
     assert (
         SlurmPlatform(kind="slurm", args=("--time-min=10", "--gpus-per-task=1")).args[0]
         == "--time-min=10"
     )
 
 
-def test_a_file_is_neither_built_nor_looked_for(tmp_path: Path) -> None:
+def test_image_file_is_neither_built_nor_looked_up_in_a_registry(tmp_path: Path) -> None:
     image = cluster("/shared/trials.sqsh", runtime="pyxis").image
     assert image is not None
     assert ensure_image(image, "amd64", tmp_path / "log").pinned == "/shared/trials.sqsh"
@@ -127,7 +127,7 @@ def test_a_long_enough_job_yields_no_warning() -> None:
     assert warning("quick", "00:30:00") is None
 
 
-def test_both_numbers_are_in_the_warning() -> None:
+def test_warning_states_time_limit_and_needed_time() -> None:
     words = warning("nightly", "00:45:00") or ""
     assert "suite nightly" in words
     assert "time_limit is 0:45:00" in words
@@ -136,7 +136,7 @@ def test_both_numbers_are_in_the_warning() -> None:
     assert warning("nightly", enough) is None
 
 
-def test_nodes_that_are_kept_need_their_time_too() -> None:
+def test_time_for_kept_nodes_counts_towards_the_time_limit() -> None:
     assert warning("quick", "00:30:00", keep="on_failure", keep_s=600) is None
     assert "keep_s (2:00:00)" in (warning("quick", "00:30:00", keep="on_failure") or "")
 
@@ -149,7 +149,7 @@ def test_a_step_that_may_outlive_the_job_is_refused(suite: str, limit: str) -> N
     assert f"time_limit is 0:{limit[3:]}" in error.value.reason.sentence
 
 
-def test_what_a_single_gpu_does_without_needs_no_time() -> None:
+def test_checks_skipped_on_a_single_gpu_need_no_time() -> None:
     gpus = {"hardware": "H100-SXM", "nodes": 1}
     assert warning("nightly", "00:45:00", gpus_per_node=1, **gpus) is None
     assert warning("nightly", "00:45:00", gpus_per_node=2, **gpus)
@@ -167,11 +167,11 @@ def test_what_a_single_gpu_does_without_needs_no_time() -> None:
         ("30-0", 30 * 86400),
     ],
 )
-def test_a_time_limit_as_sbatch_reads_it(written: str, meant: int) -> None:
+def test_time_limits_are_read_as_sbatch_reads_them(written: str, meant: int) -> None:
     assert seconds(written) == meant
 
 
 @pytest.mark.parametrize("written", ["0:59", "30-0:00:01", "-1", "1:2:3:4", "1h"])
-def test_a_time_limit_that_sbatch_or_a_run_cannot_use(written: str) -> None:
+def test_invalid_time_limits_are_refused(written: str) -> None:
     with pytest.raises(ValueError, match="must be "):
         seconds(written)
