@@ -10,11 +10,11 @@ from seatrial.text.addresses import is_loopback, split
         *("http://host:99999", "http://host:0", "http://host:port"),
     ],
 )
-def test_no_host_that_can_be_asked_for(url: str) -> None:
+def test_url_without_a_valid_host_and_port_is_rejected(url: str) -> None:
     assert split(url) is None
 
 
-def test_the_parts_of_an_address() -> None:
+def test_url_is_split_into_scheme_user_host_and_port() -> None:
     parts = split("https://user@push.example.org:9091/x")
     assert parts is not None
     assert (parts.scheme, parts.username, parts.hostname, parts.port) == (

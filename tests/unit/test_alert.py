@@ -62,7 +62,7 @@ CHANGED = alert(
 CLOSED = alert(nights.bad(1), nights.bad(2), nights.good(3))
 
 
-def test_what_is_new_stands_apart_only_where_the_headline_does_not_say_it() -> None:
+def test_section_of_news_appears_only_when_the_headline_does_not_say_it() -> None:
     first = full_text(OPENED, OPENED.incident.changes)
     assert first.startswith("h100-east fails\n\nfail: ")
     later = full_text(CHANGED, CHANGED.incident.changes[-1:])
@@ -103,7 +103,7 @@ def test_the_run_of_an_alert_is_named_even_if_it_can_no_longer_be_read() -> None
 
 
 @pytest.mark.parametrize(("deviation", "end"), [(-0.47, "(catalog), -47 %"), (None, "(catalog)")])
-def test_how_far_off_a_number_is(deviation: float | None, end: str) -> None:
+def test_deviation_is_shown_behind_the_source_when_known(deviation: float | None, end: str) -> None:
     (judgement, *_) = worst_judgements(nights.bad(1))
     run = nights.bad(
         1, checks=[replace(nights.CURE, judgements=(replace(judgement, deviation=deviation),))]
@@ -122,7 +122,7 @@ def test_the_worst_verdict_is_named_where_it_has_changed() -> None:
 @pytest.mark.parametrize(
     ("passed", "written"), [(1.4, "1 h"), (71, "71 h"), (72, "3 days"), (95, "3 days")]
 )
-def test_hours_become_days(passed: float, written: str) -> None:
+def test_durations_of_three_days_or_more_are_shown_in_days(passed: float, written: str) -> None:
     assert hours(timedelta(hours=passed)) == written
 
 
@@ -145,7 +145,7 @@ def test_the_address_of_the_report_follows_from_the_cluster_file(
     )
 
 
-def test_an_alert_mentions_those_of_its_verdict() -> None:
+def test_alert_mentions_the_people_set_for_its_verdict() -> None:
     calls = {"fail": ["here", "S0614TZR7", "U024BE7LH"]}
     called = mentions_for(OPENED.incident, calls)
     assert [slack.mention(who) for who in called] == [
@@ -162,7 +162,7 @@ def _number(name: str, value: float, metric: str = "busbw", **conditions: Any) -
     )
 
 
-def test_the_worst_numbers_are_of_different_things_where_there_are_enough() -> None:
+def test_worst_numbers_are_of_different_subjects_if_there_are_enough() -> None:
     def judged(*named: tuple[str, int]) -> RunResult:
         bad = [
             sample_sweeps.judge(_number(name, 10.0, message_bytes=size), 100.0, 0.1, "catalog")
@@ -188,7 +188,7 @@ def test_the_worst_numbers_are_of_different_things_where_there_are_enough() -> N
     ]
 
 
-def test_numbers_that_got_worse_beyond_their_noise_sweeps_first() -> None:
+def test_numbers_worse_beyond_noise_are_listed_with_sweeps_first() -> None:
     def run(*values: tuple[Measurement, float]) -> RunResult:
         measured = tuple(replace(m, value=m.value * factor) for m, factor in values)
         return nights.bad(1, checks=[replace(nights.CURE, measurements=measured, judgements=())])
@@ -205,7 +205,7 @@ def test_numbers_that_got_worse_beyond_their_noise_sweeps_first() -> None:
     assert numbers(difference(since.after, since.before)) == []
 
 
-def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
+def test_failed_curve_is_left_out_and_only_the_report_of_this_run_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = tmp_path / "report.html"

@@ -35,7 +35,7 @@ def answer(**other: Any) -> str:
     return json.dumps({**ANSWER, **other})
 
 
-def test_what_the_probe_prints_is_read() -> None:
+def test_output_of_the_facts_probe_is_read() -> None:
     done = subprocess.run(
         [sys.executable, str(probe("facts")), "mpirun"], capture_output=True, text=True, check=True
     )
@@ -69,7 +69,7 @@ def test_what_the_probe_prints_is_read() -> None:
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_facts_that_are_none_name_the_field(line: str, problem: str) -> None:
+def test_invalid_facts_are_refused_with_the_field(line: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)) as error:
         read_answer(Facts, line)
     assert len(str(error.value)) <= MAX_TEXT
@@ -99,6 +99,6 @@ def test_a_stream_is_measured_in_both_directions() -> None:
     assert (streams.out.mb_s, streams.in_.mb_s) == (2.0, 4.0)
 
 
-def test_a_peer_is_a_name() -> None:
+def test_peer_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(ValueError, match="peer: Input should be a valid string"):
         read_answer(PeerAnswer, '{"peer": ["node-1"], "error": ""}')

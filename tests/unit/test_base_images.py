@@ -38,7 +38,7 @@ def test_every_base_of_the_tree_is_found() -> None:
     } <= names
 
 
-def test_digests_are_written_and_renewed(tmp_path: Path) -> None:
+def test_digests_are_added_to_base_images(tmp_path: Path) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text(DOCKERFILE)
     assert renewed(file, lambda image: NEW) == []
@@ -63,7 +63,7 @@ def silent(image: str) -> str | None:
 @pytest.mark.parametrize(
     ("find", "why"), [(silent, "does not answer"), (lambda image: None, "does not have it")]
 )
-def test_a_registry_that_gives_none_changes_nothing(
+def test_files_are_unchanged_when_the_registry_gives_no_digest(
     find: Callable[[str], str | None], why: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "Dockerfile"

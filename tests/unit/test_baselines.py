@@ -46,7 +46,7 @@ def catalog(setup: Setup, size: int = 16 * G, operation: str = "all_reduce") -> 
 # The shipped table
 
 
-def test_every_row_of_the_catalog_makes_sense() -> None:
+def test_every_catalog_row_has_plausible_values() -> None:
     operations = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"}
     for row in references():
         assert row.collective in operations, row
@@ -161,7 +161,7 @@ def test_one_node_needs_no_named_fabric() -> None:
     )
 
 
-def test_a_lone_floor_is_a_baseline() -> None:
+def test_catalog_row_with_only_a_floor_is_a_baseline() -> None:
     baseline = catalog(Setup("V100-SXM", 1, 8, 8, "NVLink"), 8 * G)
     assert (baseline.low, baseline.floor) == (110.0, 110.0)
     assert baseline.detail.startswith(
@@ -169,12 +169,12 @@ def test_a_lone_floor_is_a_baseline() -> None:
     )
 
 
-def test_two_nodes_are_allowed_the_ring_that_their_reference_may_not_be() -> None:
+def test_lower_bound_of_two_nodes_allows_a_ring_where_the_reference_is_none() -> None:
     baseline = catalog(Setup("H200-SXM", 2, 8, 8, "EFA-3200G"))
     assert baseline.low == pytest.approx(486.8 * 0.7)
 
 
-def test_seven_of_eight_gpus_are_another_cluster() -> None:
+def test_catalog_reference_needs_all_gpus_of_a_node() -> None:
     assert published(busbw(100, ranks=7), H200, []) == []
     assert [b.source for b in published(busbw(100, ranks=8), H200, [])] == ["catalog"]
 
@@ -200,7 +200,7 @@ NODE_LINKS = {
 }
 
 
-def test_nothing_that_was_published_is_impossible() -> None:
+def test_published_measurements_pass_the_physical_limit() -> None:
     for row in MEASURED:
         gpu = GPU_LINKS.get(row.hardware.split("-")[0], 900)
         setup = Setup(
@@ -234,7 +234,7 @@ def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() ->
     )
 
 
-def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
+def test_physical_limit_needs_link_rates_and_a_busbw_metric() -> None:
     assert from_physics(busbw(1e9), H200) is None
     assert (
         from_physics(
@@ -249,12 +249,10 @@ def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
     ("operation", "then", "rate"),
     [("all_reduce", 8, 1.0), ("alltoall", 8, (4 / 7) / (12 / 15)), ("all_reduce", 1, 1.0)],
 )
-def test_a_number_over_other_ranks_counts_as_much_as_the_links_carry_less(
+def test_expected_rate_over_fewer_ranks_scales_with_what_links_carry(
     operation: str, then: int, rate: float
 ) -> None:
-    """Of 16 ranks in place of 8, on nodes of 4: a rank sends 12 of 15 parts to other nodes in place
-    of 4 of 7.
-    """
+    """Of 16 ranks on nodes of 4, a rank sends 12 of 15 parts to other nodes; of 8 ranks, 4 of 7."""
     setup = Setup("X", 4, 4, 4, node_link_gb_s=100.0)
     assert _rate(busbw(1, operation=operation, ranks=16), then, setup) == pytest.approx(rate)
 
@@ -273,12 +271,12 @@ def test_a_pin_judges_by_its_own_bounds() -> None:
     assert baseline.detail == "the 400 GB/s that ann pinned on 2026-11-02"
 
 
-def test_a_pin_that_is_open_on_the_bad_side_or_in_another_unit_says_nothing() -> None:
+def test_pin_without_a_bound_on_the_bad_side_or_in_another_unit_is_ignored() -> None:
     assert from_pin(busbw(1), _pin(None, 500)) is None
     assert from_pin(busbw(1), _pin(380, None, "Gb/s")) is None
 
 
-def test_the_setup_is_what_the_cluster_file_says() -> None:
+def test_setup_is_taken_from_the_cluster_file() -> None:
     cluster = Cluster(name="lab", nodes=4, slots_per_node=2, platform=LocalPlatform(kind="local"))
     assert setup_of(cluster) == Setup("cpu", 4, 0, 2)
     assert setup_of(cluster).ranks == 8
@@ -322,12 +320,12 @@ def test_each_sweep_has_its_own_sizes() -> None:
     assert sizes_of(measured("busbw_plateau", "all_gather", max_bytes=8 * G)) == []
 
 
-def test_a_sweep_inside_a_node_has_its_largest_size() -> None:
+def test_largest_size_of_an_intra_node_plateau_is_its_swept_size() -> None:
     inside = measured("busbw_plateau", "all_reduce", max_bytes=8 * G, arm="intra")
     assert swept_sizes([inside])(inside) == [8 * G]
 
 
-def test_the_catalog_comes_before_the_model_and_physics_beside_both() -> None:
+def test_catalog_takes_precedence_over_model_and_physics_is_always_listed() -> None:
     plateau = measured("busbw_plateau", "all_reduce", max_bytes=8 * G)
     assert [b.source for b in published(plateau, QUAD, [4 * G, 8 * G])] == [
         "physics",

@@ -118,7 +118,7 @@ def test_a_node_before_its_cluster_is_refused_with_the_right_order(
     )
 
 
-def test_what_an_archive_names_writes_no_line_of_its_own(
+def test_file_name_in_an_archive_cannot_forge_a_line_of_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
@@ -134,7 +134,9 @@ def test_without_arguments_the_commands_are_listed(capsys: pytest.CaptureFixture
     assert "  reap " in capsys.readouterr().err
 
 
-def test_the_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_json_lists_each_item_and_exits_1_if_one_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status = command("doctor", "--json")
     document = json.loads(capsys.readouterr().out)
     assert status == any(row["missing"] for row in document)
@@ -161,7 +163,7 @@ def test_a_cluster_file_names_its_cluster(
     assert command("history", f"{'r' * 300}.yaml") == 2  # too long for a file, so it is a name
 
 
-def test_a_history_that_is_none_is_said_before_anything_is_started(
+def test_invalid_history_url_is_refused_before_the_run_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -199,7 +201,7 @@ def test_a_run_prints_its_cluster_and_suite_once(
 @pytest.mark.parametrize(
     ("budget", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)]
 )
-def test_the_budget_of_a_run_is_a_time(
+def test_budget_option_takes_a_duration_of_24_hours_at_most(
     budget: str,
     seconds: float | None,
     monkeypatch: pytest.MonkeyPatch,

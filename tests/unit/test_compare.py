@@ -43,14 +43,14 @@ def settled_by(check: Check, knowledge: Knowledge | None = None) -> Check:
     return settled(check, knowledge or passed(check.measurements))
 
 
-def test_a_first_run_passes_by_sanity_and_says_so() -> None:
+def test_first_run_passes_by_sanity_and_says_it_has_no_baseline() -> None:
     check = settled_by(collectives(plateau(0.5), busbw(0.4, 4096)), Knowledge(SETUP))
     assert check.verdict is Verdict.PASS
     assert check.reason.sentence == "1 sweep; no baseline yet"
     assert len(check.judgements) == 2
 
 
-def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
+def test_bad_plateau_decides_alone_and_leads_the_reason() -> None:
     check = settled_by(collectives(*(busbw(0.01, size) for size in QUICK_SIZES), plateau(0.05)))
     assert check.verdict is Verdict.FAIL
     assert check.reason.sentence.startswith(
@@ -74,7 +74,7 @@ def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
     assert not odd.repeats  # whatever they read, it would not count
 
 
-def test_the_same_size_in_and_out_of_place_is_one_voice() -> None:
+def test_in_place_and_out_of_place_of_one_size_count_once() -> None:
     twice = [busbw(0.01, 4096, placement=placement) for placement in ("in_place", "out_of_place")]
     latency = Measurement(
         "latency", 900.0, "us", CLUSTER, busbw(1, 4096).conditions, better="lower"
@@ -97,16 +97,16 @@ def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
     assert "at 4K" in check.reason.sentence
 
 
-def test_the_vote_is_at_the_verdict_that_enough_sizes_reach() -> None:
+def test_verdict_is_the_worst_that_enough_sizes_reach() -> None:
     sizes = map(busbw, (0.01, 0.12, 1.0, 1.0), QUICK_SIZES)
     assert settled_by(collectives(*sizes)).verdict is Verdict.DEGRADED
 
 
-def test_a_lone_size_is_all_there_is_and_counts() -> None:
+def test_single_measured_size_decides_the_verdict() -> None:
     assert settled_by(collectives(busbw(0.01, 4096))).verdict is Verdict.FAIL
 
 
-def test_a_number_that_is_none_counts_even_at_one_size() -> None:
+def test_nan_at_one_size_is_inconclusive() -> None:
     check = settled_by(
         collectives(
             busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)
@@ -128,7 +128,7 @@ def test_the_checks_own_bad_verdict_and_reason_stay_first() -> None:
     assert (unsure.verdict, unsure.reason.sentence) == (Verdict.INCONCLUSIVE, "cut off")
 
 
-def test_judgements_that_are_there_are_kept_and_not_watered_down() -> None:
+def test_existing_judgements_are_kept() -> None:
     own = Judgement(plateau(1.0), Verdict.PASS, uncoded("seen"), "sanity")
     check = Check("collectives", Verdict.PASS, uncoded("fine"), 0.0, (plateau(1.0),), (own,))
     assert settled_by(check, Knowledge(SETUP)) == check
@@ -317,7 +317,7 @@ def test_all_nodes_measured_pass() -> None:
     assert judged(rates(dict.fromkeys(NAMES, 100.0))).verdict is Verdict.PASS
 
 
-def test_what_is_slow_stays_degraded_and_the_missing_nodes_are_named_too() -> None:
+def test_slow_node_stays_the_reason_and_missing_nodes_are_named_too() -> None:
     check = judged(rates({**dict.fromkeys(NAMES[:10], 100.0), "node-10": 10.0}))
     assert check.verdict is Verdict.FAIL
     assert check.reason.code == "worse-than-peers"
@@ -334,7 +334,7 @@ def test_a_node_that_a_check_has_taken_out_is_not_missing() -> None:
     assert judged(rates(dict.fromkeys(NAMES[:11], 100.0)), TWELVE, dead).verdict is Verdict.PASS
 
 
-def test_a_check_that_says_itself_what_it_lacks_is_left_alone() -> None:
+def test_reason_of_an_inconclusive_check_is_not_replaced_by_missing_nodes() -> None:
     busy = Check(
         "devices",
         Verdict.INCONCLUSIVE,
@@ -344,7 +344,7 @@ def test_a_check_that_says_itself_what_it_lacks_is_left_alone() -> None:
     assert judged(busy).reason.sentence == "busy"
 
 
-def test_what_only_the_cluster_has_is_not_missing_on_nodes() -> None:
+def test_cluster_measurement_is_not_missing_on_nodes() -> None:
     whole = Measurement("throughput", 5.0, "samples/s", Subject("cluster", "lab"))
     assert (
         judged(Check("training", Verdict.PASS, Reason(), measurements=(whole,))).verdict

@@ -77,7 +77,7 @@ def named(check: Check) -> list[tuple[str, str, str | None]]:
     return [(suspect.kind, suspect.name, suspect.evidence.code) for suspect in check.suspects]
 
 
-def test_what_rose_is_a_note_where_nothing_is_slow(tmp_path: Path) -> None:
+def test_risen_counters_are_notes_when_nothing_is_slow(tmp_path: Path) -> None:
     good = Check("collectives", Verdict.PASS, uncoded("fast"))
     (check,), notes = revisited(tmp_path, {"node-2": FLAPPED}, good)
     assert check == good
@@ -98,7 +98,7 @@ def test_quiet_nodes_have_no_note(tmp_path: Path) -> None:
     assert revisited(tmp_path, {}, slow()) == ([slow()], {})
 
 
-def test_what_rose_on_the_node_that_is_slow_is_evidence(tmp_path: Path) -> None:
+def test_risen_counters_on_a_slow_node_are_evidence(tmp_path: Path) -> None:
     own = Suspect("node", "node-2", 0.9, uncoded("slow"))
     (check,), _ = revisited(tmp_path, {"node-2": FLAPPED}, slow(own))
     assert named(check) == [
@@ -109,7 +109,7 @@ def test_what_rose_on_the_node_that_is_slow_is_evidence(tmp_path: Path) -> None:
     assert (check.verdict, check.reason.sentence) == (Verdict.DEGRADED, "slow")
 
 
-def test_what_rose_elsewhere_blames_nobody(tmp_path: Path) -> None:
+def test_risen_counters_on_an_unsuspected_node_blame_nobody(tmp_path: Path) -> None:
     own = Suspect("link", "node-0--node-1", 0.9, uncoded("slow"))
     (check,), _ = revisited(tmp_path, {"node-2": FLAPPED}, slow(own))
     assert check.suspects == (own,)
@@ -120,7 +120,7 @@ def test_what_rose_elsewhere_blames_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "metric", "blamed"), [(1, "busbw", 2), (2, "busbw", 0), (1, "matmul", 0)]
 )
-def test_without_suspects_what_rose_on_few_nodes_is_one(
+def test_risen_counters_on_few_nodes_become_suspects_when_there_are_none(
     tmp_path: Path, nodes: int, metric: str, blamed: int
 ) -> None:
     after = {f"node-{number}": FLAPPED for number in range(nodes)}
@@ -128,7 +128,7 @@ def test_without_suspects_what_rose_on_few_nodes_is_one(
     assert len(check.suspects) == blamed
 
 
-def test_a_node_that_no_longer_answers_has_no_rise(tmp_path: Path) -> None:
+def test_unanswered_second_reading_shows_no_rise(tmp_path: Path) -> None:
     assert revisited(tmp_path, {"node-2": "garbage"}, slow()) == ([slow()], {})
 
 

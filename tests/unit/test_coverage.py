@@ -60,9 +60,7 @@ LATER = a_run(
 )
 
 
-def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the_operation() -> (
-    None
-):
+def test_coverage_counts_a_number_once_and_an_operation_by_one_size() -> None:
     assert FIRST_NIGHT.coverage.to_dict() == {
         "judged": 1,
         "measured": 3,
@@ -90,15 +88,15 @@ def test_run_json_says_how_much_was_judged(result: RunResult, judged: str) -> No
     assert result.to_dict()["judged"] == judged
 
 
-def test_a_check_without_numbers_says_nothing_of_baselines() -> None:
+def test_check_without_numbers_has_no_baseline_count() -> None:
     assert Check("image", Verdict.PASS, uncoded("built")).to_dict()["judged"] is None
 
 
-def test_what_is_wrong_by_sanity_was_judged() -> None:
+def test_number_judged_bad_by_sanity_counts_as_compared() -> None:
     assert judgement("sanity", verdict=Verdict.INCONCLUSIVE).compared
 
 
-def test_the_headline_counts() -> None:
+def test_headline_states_how_many_numbers_were_compared() -> None:
     line = "pass (no baseline yet: 1 of 3 numbers compared): all pass"
     assert closing_lines(FIRST_NIGHT).splitlines()[-1] == lines(FIRST_NIGHT)[0] == line
     assert lines(FIRST_NIGHT)[2].endswith("; seatrial explain no-baseline")
@@ -106,7 +104,7 @@ def test_the_headline_counts() -> None:
     assert lines(replace(FIRST_NIGHT, verdict=Verdict.FAIL))[0] == "fail: all pass"
 
 
-def test_every_medium_says_it_beside_the_verdict() -> None:
+def test_html_markdown_and_slack_state_missing_baselines_beside_the_verdict() -> None:
     page, later = report_html(FIRST_NIGHT), report_html(LATER)
     assert (
         '<h1>pass<span class="soft"> (no baseline yet: 1 of 3 numbers compared)</span>: '

@@ -51,7 +51,7 @@ def checked(folder: Path, output: dict[str, str | ProgramOutput]) -> StepResult:
     return result
 
 
-def test_it_is_off_unless_a_suite_asks_for_it() -> None:
+def test_dcgm_is_off_in_shipped_suites() -> None:
     assert all(
         load_suite(name).section(Dcgm) is None for name in ("quick", "nightly", "acceptance")
     )
@@ -86,7 +86,7 @@ def test_gpus_without_a_fault_pass(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_fails_is_named_by_gpu(
+def test_failed_dcgm_test_names_its_gpu_or_node(
     tmp_path: Path, result: dict[str, object], suspects: list[tuple[str, str]], verdict: Verdict
 ) -> None:
     check = checked(

@@ -71,7 +71,7 @@ def debian_mirror(suite: str, folder: Path, **sources: str) -> subprocess.Comple
         ("bookworm-security", "http://mirror.example.com/security"),
     ],
 )
-def test_the_mirror_is_that_of_the_apt_sources(
+def test_debian_mirror_is_read_from_the_apt_sources(
     tmp_path: Path, sources: dict[str, str], suite: str, uri: str
 ) -> None:
     done = debian_mirror(suite, tmp_path, **sources)
@@ -87,7 +87,7 @@ def test_a_suite_that_no_source_has_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_login_does_not_get_into_an_image(tmp_path: Path) -> None:
+def test_mirror_with_a_login_is_refused_without_showing_the_password(tmp_path: Path) -> None:
     done = debian_mirror(
         "bookworm", tmp_path, one_line="deb http://me:hunter2@mirror.example.com/d bookworm main\n"
     )

@@ -53,7 +53,7 @@ def test_nothing_changed_between_a_run_and_itself() -> None:
     assert set(delta.measurements["direction"]) <= {"same", ""}
 
 
-def test_verdicts_of_the_run_and_of_its_checks() -> None:
+def test_changed_verdicts_of_run_and_checks_are_listed() -> None:
     delta = difference(samples.healthy_local(), samples.faulty_h100())
     assert [(t.what, t.before, t.after) for t in delta.verdicts] == [
         ("run", Verdict.PASS, Verdict.FAIL),
@@ -62,7 +62,7 @@ def test_verdicts_of_the_run_and_of_its_checks() -> None:
     ]
 
 
-def test_software_that_came_went_or_changed() -> None:
+def test_added_removed_and_changed_software_is_listed() -> None:
     old = run(fingerprint={"nccl": "2.27", "driver": "570", "cuda": "12.8"})
     new = run(fingerprint={"nccl": "2.28", "driver": "570", "image": "a@sha256:1"})
     assert [(r.what, r.before, r.after) for r in difference(old, new).software] == [
@@ -93,14 +93,14 @@ def of_cluster(name: str, busbw: float) -> RunResult:
     return run(measured, node, cluster=name)
 
 
-def test_two_clusters_are_compared_as_wholes() -> None:
+def test_runs_of_two_clusters_are_compared_by_cluster_numbers_only() -> None:
     delta = difference(of_cluster("east", 100.0), of_cluster("west", 50.0))
     (moved,) = delta.measurements.itertuples()
     assert (moved.subject, moved.ratio, moved.direction) == ("west", 0.5, "worse")
     assert (delta.only_before, delta.only_after) == (1, 1)  # each one's own node
 
 
-def test_better_and_worse_follow_the_measurement() -> None:
+def test_direction_of_a_change_follows_the_metric() -> None:
     delta = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
     assert dict(
         zip(delta.measurements["metric"], delta.measurements["direction"], strict=True)
@@ -128,7 +128,7 @@ def written(folder: Path, result: RunResult) -> str:
     return str(folder)
 
 
-def test_two_folders_as_a_table_and_as_json(
+def test_compare_prints_two_folders_as_a_table_and_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = (by_history(plateau(value), 100.0, 90.0) for value in (100.0, 30.0))
@@ -220,7 +220,7 @@ def test_a_table_says_what_did_not_change(
     assert "1 moved no further than their noise" in out
 
 
-def test_that_there_are_two_clusters_is_said_first(
+def test_compare_of_two_clusters_says_so_before_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [written(tmp_path / name, of_cluster(name, 9.0)) for name in ("east", "west")]
@@ -235,7 +235,9 @@ def test_that_there_are_two_clusters_is_said_first(
     assert "two clusters" not in capsys.readouterr().out
 
 
-def test_runs_of_the_history_by_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_takes_run_ids_of_the_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = samples.healthy_local()
     folder = Path(written(tmp_path / "a", result))
     with open_store() as store:

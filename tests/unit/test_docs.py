@@ -107,7 +107,7 @@ def test_no_page_has_a_link_that_leaves_the_site_for_a_file(site: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_in_the_docs_have_a_target(path: Path) -> None:
     for target, anchor in LINK.findall(path.read_text()):
         led_to = (path.parent / target).resolve() if target else path
         assert led_to.exists(), target
@@ -115,7 +115,7 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(led_to), f"{target}#{anchor}"
 
 
-def test_links_are_found() -> None:
+def test_link_pattern_finds_relative_links_only() -> None:
     assert LINK.findall("[a](b.md#c), [d](#e), [f](https://g.h/i)") == [("b.md", "c"), ("", "e")]
 
 
@@ -127,7 +127,7 @@ def anchors(path: Path) -> set[str]:
     }
 
 
-def test_what_is_made_from_the_code_is_as_the_code_says() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     assert [path.name for path, text in pages().items() if path.read_text() != text] == [], (
         "make docs"
     )
@@ -167,7 +167,7 @@ REST = re.compile(r" {2,}| [#|>\[<]| && ")  # of a line, after the command
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_commands_in_the_docs_have_these_options(path: Path) -> None:
+def test_commands_in_the_docs_use_existing_options(path: Path) -> None:
     for text in COMMAND.findall(path.read_text()):
         words = shlex.split(REST.split(text)[0])
         command: click.Command = app

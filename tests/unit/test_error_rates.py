@@ -28,7 +28,7 @@ def test_every_row_draws_positive_readings_around_its_level(name: str) -> None:
     ("name", "share", "low"),
     [("strays-2-at-20-core-0.7", 0.02, 0.9), ("strays-13-at-75", 0.13, 0.5)],
 )
-def test_strays_are_as_many_as_the_name_says(name: str, share: float, low: float) -> None:
+def test_share_of_outliers_matches_the_row_name(name: str, share: float, low: float) -> None:
     values = ROWS[name].fleet(500, np.random.default_rng(1))(8)
     assert (values < low).mean() == pytest.approx(share, rel=0.1)
 
@@ -93,7 +93,7 @@ def test_the_generators_do_not_import_the_judge() -> None:
     assert not [name for name in loaded if name.startswith("seatrial.judge")]
 
 
-def test_a_case_lowers_the_nights_after_the_healthy_ones() -> None:
+def test_case_with_slow_new_nodes_adds_them_after_the_healthy_nights() -> None:
     rows = case_rows(CASES["20 new nodes at half speed beside 16"], np.random.default_rng(1))
     matmul = rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-008")]
     assert len(matmul) == 36 * GPUS * READINGS
@@ -106,8 +106,8 @@ def test_a_case_lowers_the_nights_after_the_healthy_ones() -> None:
     assert set(rows[rows["subject_kind"] == "cluster"]["ranks"]) == {"128", "288"}
 
 
-def test_rules_of_other_tools_have_their_limits() -> None:
-    """4 % below the mean passes everywhere; 6 % is SuperBench's, 11 % everybody's."""
+def test_rules_of_other_tools_apply_their_own_limits() -> None:
+    """4 % below the mean passes all rules, 6 % fails that of SuperBench, and 11 % fails all."""
     tonight = np.array([0.96, 0.94, 0.89])
     bad = [
         rule(np.ones((3, 3)), tonight, np.zeros(3, dtype=np.int64)).tolist()
@@ -116,7 +116,7 @@ def test_rules_of_other_tools_have_their_limits() -> None:
     assert bad == [[False, True, True], [False, False, True]]
 
 
-def test_a_share_has_its_interval() -> None:
+def test_share_is_shown_with_its_wilson_interval() -> None:
     """Wilson's interval of 5 among 1,000: 0.21 to 1.17 %."""
     assert str(Count(5, 1000)) == "0.5 % (0.21 %–1.17 %)"
 

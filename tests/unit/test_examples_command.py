@@ -75,7 +75,7 @@ def test_invalid_arguments_are_one_line(
     assert capsys.readouterr().err.startswith(f"seatrial: {message}")
 
 
-def test_pages_of_docs_have_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_to_docs_pages_become_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "See docs/kubernetes.md#access, docs/alerts.md; docs/none-of-ours.md"
     shipped = with_addresses(text)
     assert (
@@ -89,5 +89,5 @@ def test_pages_of_docs_have_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_every_example_is_there() -> None:
+def test_every_listed_example_exists() -> None:
     assert all(example.path.exists() for example in shipped_examples().values())

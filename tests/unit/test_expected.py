@@ -69,8 +69,8 @@ def shown(check: Check, setup: Setup) -> Check:
 
 @pytest.mark.parametrize("gb_s", [400, 430, 450])
 @pytest.mark.parametrize("largest", [8 * G, 16 * G])
-def test_what_a_recipe_expects_of_nvlink_passes(gb_s: float, largest: int) -> None:
-    """430 GB/s at 16G were below a floor of 460 by another source, and failed."""
+def test_rate_that_a_recipe_expects_of_nvlink_passes(gb_s: float, largest: int) -> None:
+    """430 GB/s at 16G once failed by the floor of 460 GB/s of another source."""
     judgement = judged(busbw(gb_s, largest, 8), H100)
     assert (judgement.verdict, judgement.source) == (Verdict.PASS, "catalog"), judgement.reason
     assert "gpu_cluster_testing" in judgement.reason.sentence
@@ -97,13 +97,15 @@ def measured_at(size: int) -> float:
     return baseline.centre * min(1, size / M)
 
 
-def test_below_every_source_is_no_pass() -> None:
+def test_rate_below_every_source_does_not_pass() -> None:
     assert judged(busbw(390, 16 * G, 8), H100).verdict is Verdict.DEGRADED
     assert judged(busbw(230, 16 * G, 8), H100).verdict is Verdict.FAIL
 
 
-def test_what_one_source_measured_does_not_fail_by_the_floor_of_another() -> None:
-    """H200: a floor of 431 GB/s, and 482 measured, of which 15 % less is as expected."""
+def test_rate_near_one_measurement_passes_below_the_floor_of_another_source() -> None:
+    """H200: one source has a floor of 431 GB/s, another measured 482, of which 15 % less is
+    expected.
+    """
     h200 = Setup("H200-SXM", 1, 8, 8)
     verdicts = [judged(busbw(gb_s, 16 * G, 8), h200).verdict for gb_s in (435, 420, 405)]
     assert verdicts == [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]
@@ -129,7 +131,7 @@ def of_network(gb_s: float) -> LogsJudgement:
         (2, Verdict.FAIL),
     ],
 )
-def test_a_network_alone_is_held_to_the_nic_of_each_gpu(gb_s: float, verdict: Verdict) -> None:
+def test_network_arm_is_judged_by_the_nic_of_each_gpu(gb_s: float, verdict: Verdict) -> None:
     judgement = of_network(gb_s)
     assert judgement.verdict is verdict, judgement.reason
 
@@ -188,7 +190,7 @@ def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
         (Workload(model="transformer", transformer=RECIPE, batch_per_rank=64), 1, "batch"),
     ],
 )
-def test_another_training_is_shown_beside_and_not_judged(
+def test_different_training_is_shown_but_not_judged(
     workload: Workload, nodes: int, difference: str
 ) -> None:
     check = trained(8_000, workload, Setup("H100-SXM", nodes, 8, 8))
@@ -198,23 +200,23 @@ def test_another_training_is_shown_beside_and_not_judged(
 
 
 @pytest.mark.parametrize("samples_s", [500, 8_000])
-def test_a_figure_that_no_gpu_can_reach_judges_nothing(samples_s: float) -> None:
+def test_published_rate_that_no_gpu_can_reach_is_not_used(samples_s: float) -> None:
     check = trained(samples_s, Workload(model="transformer", transformer=RECIPE, batch_per_rank=32))
     assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
     assert "more than an H100 has for fp32): it has no range to judge by" in check.reason.sentence
 
 
-def test_other_hardware_has_nothing_beside_it() -> None:
+def test_training_on_hardware_without_figures_shows_none() -> None:
     assert "not judged by" not in trained(8_000, RESNET, Setup("B200-SXM", 1, 8, 8)).reason.sentence
 
 
-def test_what_was_measured_is_not_said_to_be_expected() -> None:
+def test_measured_training_figure_is_called_measured() -> None:
     reason = trained(8_000, RESNET, Setup("H200-SXM", 1, 8, 8)).reason
     assert "2,797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason.sentence
     assert reason.sentence.endswith("differs in number of GPUs and precision")
 
 
-def test_figures_of_trainings_make_sense() -> None:
+def test_every_published_training_figure_has_plausible_values() -> None:
     for row in trainings():
         assert row.kind in ("expected", "measured"), row
         assert row.kind == "expected" or row.low_samples_s is None, row
@@ -227,7 +229,7 @@ def test_figures_of_trainings_make_sense() -> None:
     assert len(keys) == len(trainings())
 
 
-def test_what_others_reached_on_single_gpus_is_shown_beside_and_not_judged() -> None:
+def test_published_matmul_rate_is_shown_but_not_judged() -> None:
     conditions: dict[str, ConditionValue] = {
         "device": "NVIDIA H100 80GB HBM3",
         "dtype": "bfloat16",

@@ -110,7 +110,7 @@ def test_a_check_of_another_package_is_used() -> None:
         ),
     ],
 )
-def test_what_cannot_be_imported_is_refused(
+def test_entry_point_that_cannot_be_imported_is_refused(
     value: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = EntryPoint("mine", value, "seatrial.checks")

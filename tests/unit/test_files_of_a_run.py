@@ -35,7 +35,7 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_all_of_a_run_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_files_of_a_run_are_readable_by_their_user_only(tmp_path: Path) -> None:
     out = writable(tmp_path / "runs" / "r1", "--out")
     with log_file(out / "logs" / "run.log", Secrets.of({})):
         logging.getLogger("seatrial").warning("a line")
@@ -86,7 +86,7 @@ def test_a_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path: Path) ->
         writable(tmp_path / "open", "--out")
 
 
-def test_a_folder_in_one_that_others_may_write_to_is_refused(
+def test_folder_below_a_world_writable_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
@@ -131,7 +131,7 @@ def test_a_bundle_is_written_through_no_link_and_holds_nothing_that_links_lead_t
     assert (mode_of(target), target.is_symlink()) == (0o600, False)
 
 
-def test_logs_below_links_are_none(tmp_path: Path, victim: Path) -> None:
+def test_logs_behind_symbolic_links_are_not_listed(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "own.log").touch()
     (tmp_path / "logs" / "folder").symlink_to(tmp_path)
@@ -178,7 +178,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["mine", "a/b", "a/../b", "{runs}/mine"])
-def test_a_folder_below_is_taken(runs: Path, name: str) -> None:
+def test_folder_below_runs_is_accepted(runs: Path, name: str) -> None:
     assert runs in below_runs(name.format(runs=runs)).parents
 
 
@@ -186,19 +186,19 @@ def test_a_folder_below_is_taken(runs: Path, name: str) -> None:
     "name",
     ["..", ".", "", "../x", "a/../../x", "/etc/x", "{runs}", "{runs}2/x", "a\0b", "circle/x"],
 )
-def test_a_folder_outside_of_runs_is_refused(runs: Path, name: str) -> None:
+def test_folder_outside_runs_is_refused(runs: Path, name: str) -> None:
     (runs / "circle").symlink_to("circle")
     with pytest.raises(InputError, match=r"^out .*: must be a folder below "):
         below_runs(name.format(runs=runs))
 
 
-def test_a_link_leads_nowhere_else(runs: Path, tmp_path: Path) -> None:
+def test_symbolic_link_out_of_runs_is_refused(runs: Path, tmp_path: Path) -> None:
     (runs / "link").symlink_to(tmp_path)
     with pytest.raises(InputError, match="must be a folder below"):
         below_runs("link/x")
 
 
-def test_runs_itself_may_be_a_link(runs: Path, tmp_path: Path) -> None:
+def test_runs_folder_itself_may_be_a_symbolic_link(runs: Path, tmp_path: Path) -> None:
     runs.rmdir()
     (tmp_path / "disk").mkdir()
     runs.symlink_to(tmp_path / "disk")

@@ -32,7 +32,7 @@ def test_a_traceback_and_an_error_of_several_lines_are_seen(
     assert bool(problems(Target("any", lambda dice: b"x", fail), 1, tmp_path)) is seen
 
 
-def test_an_input_that_never_ends_is_ended_and_seen(tmp_path: Path) -> None:
+def test_input_that_loops_forever_is_stopped_and_reported(tmp_path: Path) -> None:
     def spin(_: Path) -> None:
         while True:
             pass
@@ -48,7 +48,7 @@ def test_an_input_that_takes_too_much_memory_is_seen(tmp_path: Path) -> None:
     assert "MemoryError" in problem
 
 
-def test_a_secret_that_is_left_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unredacted_secret_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "SECRETS", Secrets())
     (redaction,) = (target for target in TARGETS if target.name == "redaction")
     assert "the secret is still there" in problems(redaction, 1, tmp_path)[0]

@@ -41,12 +41,12 @@ def test_ranges_are_expanded_in_order(patterns: list[str], hosts: tuple[str, ...
         ("gpu-[0-999999999]", f"more than {MAX_HOSTS} hosts"),
     ],
 )
-def test_what_is_no_host_is_refused(pattern: str, problem: str) -> None:
+def test_invalid_host_patterns_are_refused(pattern: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         expand([pattern])
 
 
-def test_the_short_form_of_hosts_is_read_back() -> None:
+def test_shortened_host_list_expands_to_the_same_hosts() -> None:
     hosts = tuple(f"gpu-{number:02d}" for number in (*range(1, 65), 70))
     assert host_list(hosts) == "gpu-[01-64,70]"
     assert expand([host_list(hosts)]) == hosts

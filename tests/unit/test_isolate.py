@@ -98,7 +98,7 @@ def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(
     assert scontrol == []
 
 
-def test_a_dry_run_says_the_command_alone(scontrol: list[tuple[str, ...]]) -> None:
+def test_dry_run_only_shows_the_command(scontrol: list[tuple[str, ...]]) -> None:
     (line,) = lines(cluster("slurm"), slow())
     assert line == (
         "isolate n2 by `scontrol update nodename=n2 state=drain 'reason=seatrial run "
@@ -112,13 +112,15 @@ def test_a_dry_run_says_the_command_alone(scontrol: list[tuple[str, ...]]) -> No
     assert scontrol == []
 
 
-def test_more_than_a_third_of_the_nodes_are_left_alone(scontrol: list[tuple[str, ...]]) -> None:
+def test_no_node_is_isolated_when_over_a_third_are_suspects(
+    scontrol: list[tuple[str, ...]],
+) -> None:
     (line,) = lines(cluster("slurm", dry_run=False), slow(), slow("n1"))
     assert line == "no node is isolated: 2 of 4 are suspects, more than a third"
     assert scontrol == []
 
 
-def test_slurm_drains_and_resumes_only_what_is_its_own(scontrol: list[tuple[str, ...]]) -> None:
+def test_slurm_resumes_only_nodes_that_seatrial_drained(scontrol: list[tuple[str, ...]]) -> None:
     of = cluster("slurm", dry_run=False)
     assert (
         "`seatrial release CLUSTER n2` undoes it"

@@ -39,7 +39,7 @@ def approved(better: str = "higher", centre: float = 0.5, width: float = 0.4) ->
     return [Baseline("pinned", centre, low, high, floor, 1, f"the {centre:g} that ann pinned")]
 
 
-def test_a_reason_can_be_checked_by_hand() -> None:
+def test_reason_states_value_pin_and_limits() -> None:
     result = judged(plateau(0.02), approved())
     assert result.verdict is Verdict.FAIL
     assert result.source == "pinned"
@@ -50,12 +50,12 @@ def test_a_reason_can_be_checked_by_hand() -> None:
     )
 
 
-def test_of_numbers_that_are_alike_bad_the_lowest_comes_first() -> None:
+def test_equally_bad_numbers_are_sorted_lowest_first() -> None:
     every = [judged(plateau(value), approved()) for value in (0.04, 0.01, 0.02)]
     assert [judgement.measurement.value for judgement in counting(every)] == [0.01, 0.02, 0.04]
 
 
-def test_between_interval_and_floor_is_degraded() -> None:
+def test_value_between_interval_and_floor_is_degraded() -> None:
     result = judged(plateau(0.2), approved())
     assert result.verdict is Verdict.DEGRADED
     assert result.reason.sentence.endswith("(expected at least 0.300 GB/s)")
@@ -69,7 +69,7 @@ def test_where_lower_is_better_the_bounds_lie_above() -> None:
     assert verdict(step_time(100.0), known) is Verdict.FAIL
 
 
-def test_the_best_source_wins_whatever_the_order() -> None:
+def test_best_baseline_source_is_used_in_any_order() -> None:
     def known(source: Source) -> Baseline:
         return Baseline(source, 1.0, 0.9, None, 0.5, 1, f"the 1 GB/s of {source}")
 
@@ -81,7 +81,7 @@ def test_the_best_source_wins_whatever_the_order() -> None:
     )
 
 
-def test_a_pin_excuses_what_the_catalog_calls_slow() -> None:
+def test_pin_takes_precedence_over_a_slower_catalog_verdict() -> None:
     catalog = Baseline("catalog", 482.0, 431.0, None, 241.0, 1, "the 482 GB/s that was published")
     pin = Baseline("pinned", 300.0, 270.0, None, 135.0, 1, "the 300 GB/s that ann pinned")
     assert verdict(plateau(300), [catalog]) is Verdict.DEGRADED
@@ -115,7 +115,7 @@ def test_a_broken_number_is_never_held_against_a_baseline(
     assert verdict(measurement, [generous]) is expected
 
 
-def test_what_is_only_recorded_is_not_judged() -> None:
+def test_measurements_without_a_better_direction_and_of_one_rank_are_not_judged() -> None:
     assert judge(Measurement("clock_skew", math.nan, "s", CLUSTER, better=None), []) is None
     assert judge(busbw(0.0, ranks=1), []) is None
 
@@ -124,7 +124,7 @@ centres, makers = st.floats(0.01, 1000), st.sampled_from([busbw, plateau])
 
 
 @given(centres, st.floats(1e-4, 1e4), st.floats(1, 100), makers)
-def test_more_bandwidth_is_never_worse(
+def test_higher_bandwidth_never_gets_a_worse_verdict(
     centre: float, value: float, factor: float, make: type
 ) -> None:
     known = approved(centre=centre)
@@ -134,7 +134,9 @@ def test_more_bandwidth_is_never_worse(
 
 
 @given(centres, st.floats(1e-4, 1e4), st.floats(1, 100))
-def test_more_time_is_never_better(centre: float, value: float, factor: float) -> None:
+def test_longer_time_never_gets_a_better_verdict(
+    centre: float, value: float, factor: float
+) -> None:
     known = approved("lower", centre)
     assert _WORSE.index(verdict(step_time(value * factor), known)) >= _WORSE.index(
         verdict(step_time(value), known)

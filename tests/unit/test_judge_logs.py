@@ -120,7 +120,7 @@ CASES: list[Case] = [
 @pytest.mark.parametrize(
     ("name", "asked", "verdict", "reason", "why"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES]
 )
-def test_the_verdict_matches_the_experts(
+def test_verdict_on_each_golden_log_matches_the_expert_table(
     name: str, asked: LogsConfig, verdict: str, reason: str, why: str
 ) -> None:
     judgement = judge_logs([Log(name, tuple(parse_file(LOGS / f"{name}.log")))], asked)

@@ -63,8 +63,8 @@ def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, V
 
 @settings(max_examples=12)
 @given(seeds, nights, st.integers(-10, 10))
-def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
-    """Everything times the same factor: a shift on logs."""
+def test_scaling_all_values_keeps_every_verdict(seed: int, count: int, power: int) -> None:
+    """Multiplying all values by one factor is a shift on log scales."""
     plain, moved = (
         judged(devices(rng, factor).measurements, [devices(rng, factor) for _ in range(count)])
         for rng, factor in (
@@ -114,7 +114,7 @@ _EFFECTS = {
 }
 
 
-def test_no_rule_is_a_string_that_is_evaluated() -> None:
+def test_no_module_calls_eval_exec_or_compile() -> None:
     called = {
         path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"}
         for path in modules("seatrial")
@@ -128,10 +128,9 @@ def _plain_calls(path: Path) -> set[str]:
     return {function.id for function in calls if isinstance(function, ast.Name)}
 
 
-def test_what_judges_imports_nothing_with_effects() -> None:
-    """No clock, chance, network or database: its numbers are handed in.
-
-    (The catalogs read files of the package.)
+def test_judge_and_detection_import_nothing_with_side_effects() -> None:
+    """No clock, randomness, network or database: their data are arguments. (The catalogs read files
+    of the package.)
     """
     judging = [*modules("seatrial/judge"), *modules("seatrial/detection")]
     effects = {path: imported(path) & _EFFECTS for path in judging}

@@ -56,7 +56,7 @@ class Keeps:
         *(("on_failure", verdict, True) for verdict in Verdict if verdict is not Verdict.PASS),
     ],
 )
-def test_nodes_are_kept_as_keep_and_the_verdict_say(
+def test_nodes_are_kept_according_to_keep_and_verdict(
     monkeypatch: pytest.MonkeyPatch, keep: str, verdict: Verdict, kept: bool
 ) -> None:
     platform = Keeps(True)
@@ -70,7 +70,7 @@ def test_nodes_are_kept_as_keep_and_the_verdict_say(
 
 
 @pytest.mark.parametrize("answer", [False, LaunchError("the API server does not answer")])
-def test_what_cannot_be_kept_is_to_be_taken_down(
+def test_failed_keep_lets_the_nodes_be_taken_down(
     monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
     monkeypatch.setattr(step, "platform_for", lambda _: Keeps(answer))
@@ -90,14 +90,14 @@ def test_a_kept_run_is_abandoned_when_its_time_is_over_and_not_before(root: Path
     assert states.is_abandoned(folder), "one that was never kept"
 
 
-def test_state_is_for_its_user_alone(root: Path) -> None:
+def test_state_folder_is_readable_by_its_user_only(root: Path) -> None:
     folder = states.make_folder("r1", "local")
     states.remember(folder, run_with("never").cluster)
     assert (folder / "cluster.json").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_a_cluster_is_remembered_as_it_was(root: Path, path: Path) -> None:
+def test_remembered_cluster_file_is_read_back_unchanged(root: Path, path: Path) -> None:
     cluster = load_cluster(path)
     folder = states.make_folder("r1", "kubernetes")
     states.remember(folder, cluster)
@@ -182,21 +182,21 @@ def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(
         "x" * 5000,
     ],
 )
-def test_a_record_that_is_not_as_it_was_written_names_no_process(root: Path, text: str) -> None:
+def test_malformed_owner_record_names_no_process(root: Path, text: str) -> None:
     folder = states.make_folder("r1", "local")
     (folder / "owner.json").write_text(text)
     assert states.read_owner(folder, "owner") is None
 
 
 @pytest.mark.parametrize("until", ['"1"', "NaN", "Infinity", "true", "null", "[]", "1" * 400])
-def test_a_time_that_is_none_keeps_no_run(root: Path, until: str) -> None:
+def test_invalid_keep_time_keeps_no_run(root: Path, until: str) -> None:
     folder = states.make_folder("r1", "local")
     (folder / "kept.json").write_text(f'{{"until": {until}}}')
     assert states.kept_until(folder) is None
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "../r1", "a/b", "-r", "a\nb", "r" * 200])
-def test_what_is_no_run_id_names_no_folder(root: Path, run_id: str) -> None:
+def test_invalid_run_id_is_refused(root: Path, run_id: str) -> None:
     with pytest.raises(InputError, match=r"is no run id; legal: letters, digits"):
         states.run_folder(run_id, "local")
 
@@ -216,7 +216,7 @@ class Stubborn:
         self.removed.append(run_id)
 
 
-def test_every_leftover_is_tried() -> None:
+def test_reap_tries_every_leftover_though_one_fails() -> None:
     platform: Any = Stubborn()
     with pytest.raises(
         SeatrialError, match=r"^1 of 3 leftovers cannot be removed: run run-1: busy$"

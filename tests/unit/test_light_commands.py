@@ -48,7 +48,7 @@ print(json.dumps([status or 0, tops, sorted(name for name in sys.modules if name
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_imports_few_packages_and_no_way_to_the_nodes(command: str) -> None:
+def test_light_commands_import_few_packages_and_no_ssh(command: str) -> None:
     arguments, status, allowed = COMMANDS[command]
     program = PROGRAM.format(
         absent=["resource", "pwd", "grp", "paramiko", "prefect", "pandas"], arguments=arguments

@@ -12,7 +12,9 @@ from seatrial.text.lines import first_line, last_line, one_line
         ("\n  one \r\n two\n\n", "one", "two", "one two"),
     ],
 )
-def test_the_lines_that_are_not_empty(text: str, first: str, last: str, joined: str) -> None:
+def test_first_last_and_joined_nonempty_lines_are_found(
+    text: str, first: str, last: str, joined: str
+) -> None:
     assert (first_line(text), last_line(text), one_line(text)) == (first, last, joined)
 
 

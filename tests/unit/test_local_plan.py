@@ -35,19 +35,19 @@ def test_nodes_have_names_and_addresses_in_order() -> None:
     assert plan.layout("r1", cluster(nodes=300), Path("/s")).nodes[299].address == "10.77.1.45"
 
 
-def test_every_node_hangs_on_the_one_bridge() -> None:
+def test_every_node_is_attached_to_the_bridge() -> None:
     batch = plan.network_batch(layout(), cluster())
     assert batch.count("master br0") == 3
     assert "link add n2 type veth peer name eth0 netns seatrial-r1-node-2" in batch
 
 
-def test_one_port_feeds_server_and_client() -> None:
+def test_ssh_port_is_set_for_server_and_client() -> None:
     planned = layout(ssh_port=2022)
     assert "\nPort 2022\n" in "\n" + plan.sshd_config(planned, planned.nodes[0], {})
     assert "  Port 2022\n" in plan.ssh_config(planned, ROOT)
 
 
-def test_keys_only_and_pinned_hosts() -> None:
+def test_sshd_refuses_passwords_and_ssh_checks_pinned_host_keys() -> None:
     planned = layout()
     server, client = (
         plan.sshd_config(planned, planned.nodes[0], {"PATH": "/a b"}),
@@ -170,5 +170,5 @@ def test_a_low_limit_is_named_with_its_setting(
     assert sentence in problem.sentence
 
 
-def test_few_nodes_fit_everywhere(tmp_path: Path) -> None:
+def test_few_nodes_cause_no_problem_on_a_small_machine(tmp_path: Path) -> None:
     assert problems(4, machine(tmp_path, pid_max=50)) == []

@@ -31,7 +31,7 @@ def gke_nodes(count: int = 3) -> Testbed:
 
 
 @pytest.mark.parametrize(("word", "name"), [("head", "gke-0"), ("gke-2", "gke-2"), ("1", "gke-1")])
-def test_a_node_by_name_index_or_head(word: str, name: str) -> None:
+def test_node_is_found_by_name_index_or_head(word: str, name: str) -> None:
     assert login.node_of(gke_nodes(), word).name == name
 
 
@@ -48,7 +48,7 @@ def test_thousands_of_nodes_are_not_all_listed() -> None:
         login.node_of(gke_nodes(512), "x")
 
 
-def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_is_found_by_id_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
     result = samples.healthy_local()
     made = states.make_folder(result.run_id, "local")

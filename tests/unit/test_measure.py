@@ -20,7 +20,7 @@ def chosen(names, on=True):
 '''
 
 
-def test_a_docstring_has_no_nodes() -> None:
+def test_docstrings_do_not_count_as_nodes() -> None:
     bare = "\n".join(line for line in SOURCE.splitlines() if '"""' not in line)
     assert measure(SOURCE, "a.py").nodes == measure(bare, "a.py").nodes
 
@@ -43,7 +43,7 @@ def test_branches_and_nested_comprehensions_are_counted() -> None:
         ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
     ],
 )
-def test_more_than_a_limit_is_an_error(
+def test_exceeded_limit_of_code_size_is_an_error(
     limit: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = {"a.py": measure(SOURCE, "a.py")}
@@ -58,7 +58,7 @@ def test_modules_that_import_each_other_are_found() -> None:
     assert circles({**apart, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
 
 
-def test_a_constant_behind_functions_is_found() -> None:
+def test_constant_defined_after_functions_is_found() -> None:
     source = (
         "FIRST = 1\ndef f(): ...\nLATE = FIRST + 1\nLATER = [LATE]\nTABLE = {'f': f}\nOTHER = "
         "TABLE['f']\n"

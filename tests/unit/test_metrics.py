@@ -41,7 +41,7 @@ def written(result: RunResult, folder: Path, good: RunResult | None = None) -> S
     return series
 
 
-def test_a_run_as_metrics(tmp_path: Path) -> None:
+def test_metrics_of_a_run_are_written_with_labels_and_base_units(tmp_path: Path) -> None:
     bad, good = samples.with_shares(nights.bad(1)), nights.good(0)
     series = written(bad, tmp_path, good)
     own = (("cluster", "h100-east"), ("suite", "nightly"))
@@ -63,7 +63,7 @@ def test_a_run_as_metrics(tmp_path: Path) -> None:
     assert os.stat(tmp_path / "seatrial-h100-east-nightly.prom").st_mode & 0o777 == 0o644
 
 
-def test_what_never_passed_has_no_age(tmp_path: Path) -> None:
+def test_cluster_that_never_passed_has_no_last_good_timestamp(tmp_path: Path) -> None:
     assert "seatrial_last_good_run_timestamp_seconds" not in written(nights.bad(1), tmp_path)
 
 
@@ -91,7 +91,7 @@ def test_hostile_names_stay_in_their_labels_and_in_the_folder(tmp_path: Path) ->
     ]
 
 
-def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
+def test_number_of_series_does_not_grow_with_nodes(tmp_path: Path) -> None:
     nodes = [{"name": f"node-{i}"} for i in range(1000)]
     per_node = tuple(
         Measurement(
@@ -117,7 +117,7 @@ def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
         "http://a..b:9091",
     ],
 )
-def test_a_bad_target_is_bad_input_and_in_a_run_a_note(
+def test_invalid_metrics_target_is_bad_input_but_only_a_note_in_a_run(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEATRIAL_METRICS", target)
@@ -135,7 +135,7 @@ def test_a_folder_that_goes_away_is_a_note_and_is_not_made(tmp_path: Path) -> No
     assert not (tmp_path / "gone").exists()
 
 
-def test_the_doctor_looks_at_what_is_set(
+def test_doctor_checks_the_metrics_target_only_when_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def row() -> list[str]:
@@ -175,7 +175,7 @@ def coverage_written() -> set[str]:
     return names_in(text)
 
 
-def test_the_dashboard_asks_for_what_is_written(tmp_path: Path) -> None:
+def test_dashboard_queries_only_written_metrics(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
     there = (
         set(written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0)))
@@ -209,7 +209,7 @@ def test_grafanas_own_model_reads_the_dashboard() -> None:
     assert max(x for x, _ in cells) < 24
 
 
-def test_the_alerts_ask_for_what_is_written(tmp_path: Path) -> None:
+def test_alert_rules_query_only_written_metrics(tmp_path: Path) -> None:
     rules = yaml.safe_load((ROOT / "deployments/prometheus/seatrial.rules.yaml").read_text())
     there = set(written(nights.bad(1), tmp_path, nights.good(0))) | coverage_written()
     for rule in rules["groups"][0]["rules"]:

@@ -66,7 +66,7 @@ def suspects(check: Check) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("better", "factor"), [("higher", 0.6), ("lower", 1.6)])
-def test_peers_that_are_bad_together_deviate_to_their_bad_side(
+def test_deviation_of_a_slow_group_has_the_sign_of_its_loss(
     better: Literal["higher", "lower"], factor: float
 ) -> None:
     rng = np.random.default_rng(2)
@@ -190,8 +190,8 @@ def test_slow_gpus_of_a_node_are_one_suspect(slow: Collection[int]) -> None:
     assert set(kinds_and_names(check)) == {("node", f"node-{n}") for n in slow}
 
 
-def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> None:
-    """Where no node tells its model, each is held against its own past."""
+def test_slow_node_of_each_speed_is_found_without_known_models() -> None:
+    """Nodes without a known model are each judged by their own past."""
     fleet = Fleet(OLD)
     known = knowing(SETUP, [fleet.night() for _ in range(20)])
     assert fleet.judged(known).verdict is Verdict.PASS
@@ -216,7 +216,7 @@ def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights
 
 
 @pytest.mark.parametrize(("good", "slow"), [(1, 0), (2, 4), (5, 3)])
-def test_half_of_a_young_fleet_that_became_slow_is_no_pass(good: int, slow: int) -> None:
+def test_slow_half_of_a_fleet_with_little_history_does_not_pass(good: int, slow: int) -> None:
     fleet = Fleet((), factor=0.5, seed=4)
     check = judged_after(fleet, good, slow, range(32))
     assert (check.verdict is not Verdict.PASS, check.suspects) == (True, ())
@@ -278,7 +278,7 @@ def hardware(**changed: NodeHardware) -> dict[str, NodeHardware]:
     ],
     ids=["another model", "the same", "runs that do not tell", "another driver"],
 )
-def test_a_node_that_becomes_another_model_begins_anew(
+def test_node_whose_gpu_model_changes_has_no_past(
     before: NodeHardware | None, now: NodeHardware, numbers: int
 ) -> None:
     fleet = Fleet(())

@@ -36,11 +36,11 @@ def two_nodes(**fields: object) -> Testbed:
     return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **settings)
 
 
-def test_the_hostfile_says_slots_and_port_by_address() -> None:
+def test_hostfile_lists_address_slots_and_port_of_each_node() -> None:
     assert hostfile(two_nodes().nodes) == "10.0.0.1 slots=2 port=222\n10.0.0.2 slots=2 port=222\n"
 
 
-def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
+def test_mpirun_starts_one_rank_per_slot_and_exports_variables_by_name() -> None:
     argv = mpirun_argv(two_nodes(), ["hostname"], {"A": "1"})
     assert argv[0] == "mpirun"
     assert argv[argv.index("-np") + 1] == "4"
@@ -54,7 +54,7 @@ def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
     assert "btl_tcp_if_include" not in mpirun_argv(two_nodes(network=None), ["hostname"], {})
 
 
-def test_taking_nodes_out_moves_the_head() -> None:
+def test_head_is_the_first_remaining_node_after_removal() -> None:
     smaller = two_nodes().without({"n0"})
     assert (smaller.head.name, smaller.world_size) == ("n1", 2)
 
@@ -120,7 +120,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 @pytest.mark.parametrize("status", [124, 125, 127])
-def test_a_rank_may_leave_with_any_status(play: Play, status: int) -> None:
+def test_any_exit_status_of_a_rank_is_neither_a_timeout_nor_a_failed_start(
+    play: Play, status: int
+) -> None:
     result, *_ = play(iter([["n0: error while loading shared libraries: libnccl.so.2"]]), status)
     assert (result.exit_status, result.ok, result.timed_out, result.not_started) == (
         status,
@@ -137,7 +139,7 @@ def test_lines_of_the_supervisor_are_not_part_of_the_output(play: Play, half: st
     assert result.lines == (("n0", half) if half else ("n0",))
 
 
-def test_a_race_inside_open_mpis_launcher_is_no_line_of_the_output(play: Play) -> None:
+def test_launcher_warnings_and_complaints_of_ended_ranks_are_no_output(play: Play) -> None:
     race = (
         "[n0:00419] plm:rsh: Warning: setpgid(424,424) failed in parent with errno=Permission "
         "denied(13)"
@@ -208,7 +210,7 @@ def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) 
 
 
 @pytest.mark.parametrize(("cores", "waited_s"), [(2, 41.5), (None, 0.0)])
-def test_ranks_that_one_machine_starved_are_known_by_what_they_waited(
+def test_ranks_are_starved_if_processor_wait_dominates_on_one_machine(
     play: Play, cores: int | None, waited_s: float
 ) -> None:
     line = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
@@ -225,14 +227,16 @@ def test_a_cause_names_its_host() -> None:
     assert MpiResult(255, lines, 1.0).cause == "ssh connection refused on node-731"
 
 
-def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path: Path) -> None:
+def test_values_of_variables_are_sent_by_stdin_and_not_on_the_command_line(
+    play: Play, tmp_path: Path
+) -> None:
     _, process, command = play(iter([["n0"]]), env={"TOKEN": "s3cret"}, log_file=tmp_path / "x.log")
     assert json.loads(process.sent).items() >= {"NCCL_NET": "gIB", "TOKEN": "s3cret"}.items()
     assert "-x TOKEN" in command
     assert "s3cret" not in command + (tmp_path / "x.log").read_text()
 
 
-def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
+def test_log_gets_every_line_at_once_and_memory_keeps_first_and_last_lines(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seatrial.remote.follower._MOST_LINES", 3)
@@ -288,7 +292,7 @@ def test_more_ranks_get_more_time_to_leave(
 
 
 @pytest.mark.parametrize("batch", [["x" * 600_000], ["y"] * 2_000], ids=["bytes", "lines"])
-def test_a_flood_is_ended_and_the_rest_read_away(
+def test_flooding_mpirun_is_ended_and_its_output_drained(
     play: Play, batch: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mpi, "OUTPUT_BYTES", 2 * 1024**2)
@@ -301,7 +305,7 @@ def test_a_flood_is_ended_and_the_rest_read_away(
     assert sum(map(len, result.lines)) < 2.5 * 1024**2
 
 
-def test_what_may_be_printed_grows_with_the_ranks(
+def test_output_limit_grows_with_the_number_of_ranks(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: 1000))
@@ -312,7 +316,7 @@ def test_what_may_be_printed_grows_with_the_ranks(
     assert mpi.OUTPUT_BYTES_PER_RANK > 40 * 1024, "which it prints of each rank"
 
 
-def test_output_that_piles_up_past_the_time_limit_is_a_flood(
+def test_output_that_continues_past_the_time_limit_is_a_flood(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -328,16 +332,16 @@ def test_output_that_piles_up_past_the_time_limit_is_a_flood(
     assert 60 < result.seconds < 80
 
 
-def test_long_lines_are_cut_but_for_the_events_of_a_probe(play: Play) -> None:
+def test_long_lines_are_cut_except_events_of_probes(play: Play) -> None:
     event = '{"event": "summary", "ranks": [' + "0, " * 100_000 + "0]}"
     result, *_ = play(iter([["x" * 100_000, event]]))
     assert [len(line) for line in result.lines] == [16 * 1024, len(event)]
 
 
-def test_no_secret_of_the_output_goes_anywhere(
+def test_secrets_are_redacted_from_log_callback_and_result(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a line that came in pieces, too: what is cut off for its length may have been half of a
+    """Also in a line that came in pieces, where the part cut off for its length may hold half of a
     secret.
     """
     monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
@@ -371,7 +375,7 @@ def test_only_a_node_that_prints_most_of_it_is_blamed(
     assert [suspect.name for suspect in node_printing_most(make_testbed(nodes=4), printed)] == named
 
 
-def test_ranks_of_one_node_count_together() -> None:
+def test_output_of_all_ranks_of_a_node_is_counted_together() -> None:
     (suspect,) = node_printing_most(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
     assert (suspect.name, suspect.evidence.sentence) == (
         "node-1",
@@ -379,8 +383,8 @@ def test_ranks_of_one_node_count_together() -> None:
     )
 
 
-def test_of_daemons_that_failed_the_first_one_counts() -> None:
-    """mpirun ends the others for it; a login that did not come about is ssh's to tell."""
+def test_first_failed_daemon_is_the_cause() -> None:
+    """mpirun ends the other daemons after it; a failed login is reported by ssh."""
     oldest_first = {
         "b": ["words"],
         "a.status": ["255"],

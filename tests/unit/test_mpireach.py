@@ -40,7 +40,7 @@ class Mpi:
         return uncoded(f"{sorted(taking_part)[0]} is bad") if taking_part else None
 
 
-def test_the_head_is_blamed_for_itself_also_among_two() -> None:
+def test_faulty_head_is_blamed_also_in_a_pair() -> None:
     for count in (2, 5):
         assert guilty_nodes(make_testbed(count), Mpi("node-0")) == [
             ("node-0", uncoded("node-0 is bad"))
@@ -48,7 +48,7 @@ def test_the_head_is_blamed_for_itself_also_among_two() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_an_mpirun_that_works_nowhere_is_no_nodes_fault(count: int) -> None:
+def test_mpirun_that_fails_on_every_single_node_blames_none(count: int) -> None:
     with pytest.raises(
         MissingError,
         match="mpirun does not work, on one node alone neither: segfault; check Open MPI",
@@ -59,17 +59,17 @@ def test_an_mpirun_that_works_nowhere_is_no_nodes_fault(count: int) -> None:
 @pytest.mark.parametrize(
     "bad", [("node-1",), ("node-4",), ("node-2", "node-7"), ("node-1", "node-2", "node-3")]
 )
-def test_the_guilty_are_found_and_nobody_else(bad: tuple[str, ...]) -> None:
+def test_exactly_the_faulty_nodes_are_found(bad: tuple[str, ...]) -> None:
     assert {name for name, _ in guilty_nodes(make_testbed(9), Mpi(*bad))} == set(bad)
 
 
-def test_a_thousand_nodes_take_few_tries() -> None:
+def test_search_among_a_thousand_nodes_takes_logarithmically_many_tries() -> None:
     mpi = Mpi("node-777")
     assert guilty_nodes(make_testbed(1000), mpi) == [("node-777", uncoded("node-777 is bad"))]
     assert mpi.tries <= 2 + 2 * math.ceil(math.log2(1000))
 
 
-def test_nobody_is_blamed_when_only_the_whole_fails() -> None:
+def test_no_node_is_blamed_when_only_all_nodes_together_fail() -> None:
     whole = make_testbed(4)
     assert (
         guilty_nodes(
@@ -79,7 +79,7 @@ def test_nobody_is_blamed_when_only_the_whole_fails() -> None:
     )
 
 
-def test_the_search_stops_at_its_limit() -> None:
+def test_search_for_faulty_nodes_stops_at_its_limit_of_tries() -> None:
     mpi = Mpi(*(f"node-{i}" for i in range(1, 200)))
     assert guilty_nodes(make_testbed(200), mpi) == []
     assert mpi.tries <= MAX_TRIES + 1
@@ -170,7 +170,7 @@ SERVERS: dict[str, tuple[Serve | None, str]] = {
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_what_a_peer_does_is_named(server: str) -> None:
+def test_each_misbehaviour_of_a_peer_has_a_reason(server: str) -> None:
     serve, reason = SERVERS[server]
     with listening(serve) as address:
         assert list(read_banners([address], 0.5 if reason == "timeout" else 30, 8)) == [(0, reason)]
@@ -181,7 +181,7 @@ def closed_port() -> list[Any]:
         return list(listener.getsockname())
 
 
-def test_peers_that_nobody_can_connect_to() -> None:
+def test_refused_and_unroutable_peers_have_different_reasons() -> None:
     answers = dict(read_banners([closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]], 5, 8))
     assert (answers[0], answers[1], bool(answers[2])) == ("refused", "no-route", True)
 
@@ -209,7 +209,7 @@ def test_few_files_are_enough_for_many_peers() -> None:
     )
 
 
-def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:
+def test_lack_of_open_files_on_the_node_is_not_blamed_on_peers() -> None:
     with listening(None) as address:
         failed = with_files(16, [address] * 64, 0.5, 64)["failed"]
     assert set(failed) == {"local", "timeout"}

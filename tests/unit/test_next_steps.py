@@ -48,10 +48,8 @@ def test_a_next_step_names_an_action(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(CATALOG))
-def test_a_line_names_no_file_of_the_repository(code: str) -> None:
-    """Who installed a wheel has none; `seatrial explain` puts the address of a page into the
-    meaning.
-    """
+def test_reasons_and_next_steps_name_no_file_of_the_repository(code: str) -> None:
+    """An installed wheel has none of these files; `seatrial explain` adds the URL of the page."""
     entry = CATALOG[code]
     assert not re.search(
         r"\b(?:docs|deployments|tests|scripts|benchmarks)/", f"{entry.template} {entry.next_step}"
@@ -69,5 +67,5 @@ def test_a_line_names_no_file_of_the_repository(code: str) -> None:
         "Look at the reason of that step.",
     ],
 )
-def test_vague_steps_are_refused(step: str) -> None:
+def test_vague_next_steps_are_refused(step: str) -> None:
     assert problem(step)

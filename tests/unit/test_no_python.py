@@ -23,7 +23,7 @@ def supervise(limit_s: str, *command: str) -> "subprocess.Popen[str]":
     return started
 
 
-def test_facts_are_those_of_the_probe() -> None:
+def test_shell_probe_prints_facts_in_the_format_of_the_python_probe() -> None:
     script = (SHELL / "facts.sh").read_text()
     done = subprocess.run(
         ["sh", "-s", "no-mpirun"], input=script, capture_output=True, text=True, check=True
@@ -33,7 +33,7 @@ def test_facts_are_those_of_the_probe() -> None:
     assert (facts.mpirun, facts.versions["python"], facts.versions["torch"]) == ("", "", "")
 
 
-def test_the_command_has_its_variables_and_gives_its_status() -> None:
+def test_supervised_command_gets_its_variables_and_returns_its_status() -> None:
     process = supervise("60", "sh", "-c", 'echo "$A"; exit 3')
     assert process.stdout
     assert process.stdout.read() == "x y\nz\n"
@@ -48,7 +48,7 @@ def test_a_command_ends_when_its_time_is_up() -> None:
     process.communicate()
 
 
-def test_it_ends_what_the_command_has_started_when_its_input_closes() -> None:
+def test_supervisor_ends_child_processes_when_its_input_closes() -> None:
     process = supervise("3600.0", "sh", "-c", "sleep 3600 & echo $!; wait")
     assert process.stdout
     pid = int(process.stdout.readline())

@@ -46,7 +46,7 @@ def test_nodes_of_one_host_name_are_said_and_none_is_blamed() -> None:
     assert reason.sentence == "a, c report the same host name, x: Open MPI takes them for one node"
 
 
-def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_error_is_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter((1000.0, 1000.4))
     monkeypatch.setattr(node_setup, "time", SimpleNamespace(time=lambda: next(times)))
     monkeypatch.setattr(node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n"))
@@ -55,7 +55,7 @@ def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_errs() -> None:
+def test_clock_skew_is_judged_against_the_median_beyond_measurement_error() -> None:
     clocks = {
         "a": contact(5.0),
         "b": contact(5.1),
@@ -81,7 +81,7 @@ def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_er
         (None, ["its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"]),
     ],
 )
-def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[str]) -> None:
+def test_missing_gpus_are_counted(gpus: int | None, evidence: list[str]) -> None:
     testbed = make_testbed(gpus=8)
     contacts = {testbed.head.name: contact(gpus=gpus)}
     assert [suspect.evidence.sentence for suspect in short_of_gpus(testbed, contacts)] == evidence
@@ -91,7 +91,7 @@ def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[st
     ("expected", "counted", "none"),
     [(8, [0, 0], True), (8, [0, 8], False), (8, [0, None], False), (0, [0, 0], False)],
 )
-def test_gpus_that_no_node_has_are_nobodys_fault(
+def test_gpus_missing_on_every_node_blame_none(
     expected: int, counted: list[int | None], none: bool
 ) -> None:
     contacts = {f"node-{i}": contact(gpus=gpus) for i, gpus in enumerate(counted)}
@@ -109,12 +109,12 @@ def test_gpus_that_no_node_has_are_nobodys_fault(
 USUAL: dict[str, str | None] = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
 
 
-def test_equal_nodes_are_not_suspected() -> None:
+def test_nodes_with_equal_software_are_not_suspected() -> None:
     assert odd_ones({f"n{i}": USUAL for i in range(4)}) == []
     assert odd_ones({}) == []
 
 
-def test_the_odd_one_is_named_with_both_versions() -> None:
+def test_node_with_a_different_version_is_named_with_both_versions() -> None:
     (suspect,) = odd_ones(
         {f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}}
     )
@@ -122,16 +122,16 @@ def test_the_odd_one_is_named_with_both_versions() -> None:
     assert suspect.evidence.sentence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
 
 
-def test_a_missing_package_differs_too() -> None:
+def test_missing_package_counts_as_a_difference() -> None:
     (suspect,) = odd_ones({"n0": USUAL, "n1": {**USUAL, "torch": ""}, "n2": USUAL})
     assert suspect.evidence.sentence == "torch is missing, 2.5 on 2 of 3 nodes"
 
 
-def test_what_a_node_could_not_tell_is_no_difference() -> None:
+def test_unknown_version_is_no_difference() -> None:
     assert odd_ones({"n0": USUAL, "n1": {**USUAL, "openmpi": None}, "n2": USUAL}) == []
 
 
-def test_without_a_majority_nobody_is_sure() -> None:
+def test_suspects_without_a_majority_have_confidence_one_half() -> None:
     suspects = odd_ones({"n0": USUAL, "n1": {**USUAL, "kernel": "6.2"}})
     assert [suspect.confidence for suspect in suspects] == [0.5]
 

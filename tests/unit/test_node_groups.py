@@ -22,7 +22,7 @@ def fleet(*hardware: tuple[int, NodeHardware]) -> dict[str, NodeHardware]:
     return {f"node-{n}": made for n, made in enumerate(each)}
 
 
-def test_models_are_groups_however_few_the_nodes() -> None:
+def test_gpu_models_form_groups_however_few_nodes_they_have() -> None:
     groups = group_nodes(fleet((58, H100), (6, A100)))
     assert (
         groups.reason.sentence
@@ -40,7 +40,7 @@ def test_models_are_groups_however_few_the_nodes() -> None:
     )
 
 
-def test_without_gpus_the_processors_tell() -> None:
+def test_nodes_without_gpus_are_grouped_by_cpu_model() -> None:
     rome, milan = NodeHardware(cpu_model="AMD EPYC 7742"), NodeHardware(cpu_model="AMD EPYC 7763")
     assert (
         group_nodes(fleet((4, rome), (3, milan))).reason.sentence
@@ -48,7 +48,7 @@ def test_without_gpus_the_processors_tell() -> None:
     )
 
 
-def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
+def test_uniform_fleet_has_no_groups() -> None:
     for alike in (fleet((5, H100)), fleet((5, NodeHardware())), {}):
         assert group_nodes(alike).reason.sentence == ""
         assert group_nodes(alike).of(Subject("node", "node-0")) in (("",), ("",))
@@ -76,18 +76,18 @@ def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
         (((97, H100), (3, SLOW_CLOCK)), ""),  # below 5 %
     ],
 )
-def test_drivers_and_clocks_are_groups_where_the_nodes_are_many(
+def test_drivers_and_clocks_form_groups_only_of_enough_nodes(
     kinds: Sequence[tuple[int, NodeHardware]], words: str
 ) -> None:
     assert group_nodes(fleet(*kinds)).reason.sentence == words
 
 
-def test_a_node_that_does_not_tell_its_model_is_held_against_the_commonest() -> None:
+def test_node_without_a_known_model_joins_the_largest_group() -> None:
     groups = group_nodes(fleet((6, H100), (5, A100), (1, NodeHardware())))
     assert groups.of(Subject("node", "node-11")) == (H100.model,)
 
 
-def test_a_long_name_is_cut_and_many_groups_are_not_listed() -> None:
+def test_long_group_names_and_long_lists_of_groups_are_cut() -> None:
     words = group_nodes(
         {f"n{i}": NodeHardware("x" * 200 + str(i)) for i in range(1000)}
     ).reason.sentence
@@ -115,7 +115,7 @@ HARDWARE = st.builds(
 
 
 @given(st.dictionaries(st.text(max_size=3), HARDWARE, max_size=40), st.randoms())
-def test_every_node_is_in_one_group_whatever_their_order(
+def test_every_node_is_in_exactly_one_group_by_its_hardware(
     hardware: dict[str, NodeHardware], random: object
 ) -> None:
     groups = group_nodes(hardware)

@@ -22,17 +22,15 @@ LISTEN=10.0.0.1
 """
 
 
-def test_values_of_a_node_come_first_in_the_script() -> None:
+def test_node_script_starts_with_the_values_of_the_node() -> None:
     shipped = FUNCTIONS.read_text().removeprefix("#!/bin/sh\n") + SCRIPT.read_text()
     assert (
         node_script("r1", 222, MADE_LATER, MADE_LATER, listen="10.0.0.1") == ASSIGNMENTS + shipped
     )
 
 
-def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:
-    """awk gives up where a process ends between its open and its read, which happens on every busy
-    machine.
-    """
+def test_descendants_are_found_while_other_processes_end(tmp_path: Path) -> None:
+    """awk stops at a process that ends between open and read, as happens on busy machines."""
     functions = SCRIPT.read_text().partition("\nclean_up()")[0].partition("\ndescendants()")
     program = tmp_path / "program"
     program.write_text(f"""
@@ -79,7 +77,7 @@ def test_what_a_killed_script_left_is_removed_by_the_next_one(tmp_path: Path) ->
     assert elsewhere.exists()
 
 
-def test_a_script_that_is_at_work_keeps_its_folder(tmp_path: Path) -> None:
+def test_folder_of_a_running_script_is_not_removed(tmp_path: Path) -> None:
     first, second = tmp_path / "seatrial-first", tmp_path / "seatrial-second"
     program = f"cp {first}/owner {tmp_path}/owner; "
     names = "FOLDER=$1 USER_KEY=a RUN_KEY=b HOST_KEY=c HOST_KEY_PUBLIC=d PORT=222"
@@ -97,7 +95,7 @@ def test_a_script_that_is_at_work_keeps_its_folder(tmp_path: Path) -> None:
     assert (tmp_path / "kept").exists()
 
 
-def test_secret_names_are_those_that_reports_hide() -> None:
+def test_node_script_hides_the_same_secret_names_as_reports() -> None:
     assert f"secret_names='{SECRET_NAME.pattern}'\n" in FUNCTIONS.read_text()
 
 
@@ -112,7 +110,7 @@ def session_environment(**variables: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
 
 
-def test_a_session_has_the_variables_of_the_start_without_secrets_and_those_of_launchers(
+def test_sessions_get_the_start_environment_without_secrets_or_launcher_variables(
     tmp_path: Path,
 ) -> None:
     wanted = {

@@ -140,7 +140,7 @@ def test_a_job_of_slurm_is_short_and_may_be_preempted(
     assert slurm == []
 
 
-def test_slurm_touches_only_what_waits_or_is_its_own(slurm: list[tuple[str, ...]]) -> None:
+def test_slurm_changes_only_gated_idle_or_own_nodes(slurm: list[tuple[str, ...]]) -> None:
     service = node_service(cluster("slurm", {"qos": "low"}))
     service.put_out("n0", "r", "gpu-ecc")
     service.put_out("n3", "r", "gpu-ecc")
@@ -192,7 +192,7 @@ def test_the_gate_of_slurm_opens_for_the_test_alone_and_closes_again(
         ("local", {"max_age_days": 0}, "qualify.max_age_days"),
     ],
 )
-def test_a_section_that_makes_no_sense_is_refused(
+def test_invalid_qualify_section_is_refused(
     kind: str, qualify: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -285,7 +285,7 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> KubeApi:
     return api
 
 
-def test_kubernetes_takes_nodes_without_pods_of_others(kube: KubeApi) -> None:
+def test_kubernetes_nodes_without_foreign_pods_are_idle(kube: KubeApi) -> None:
     nodes = {node.name: node for node in node_service(cluster("kubernetes", {})).nodes()}
     assert {name: node.state for name, node in nodes.items()} == {
         "n0": "idle",
@@ -303,7 +303,7 @@ def test_kubernetes_takes_nodes_without_pods_of_others(kube: KubeApi) -> None:
     assert {node.group for node in nodes.values()} == {"b1"}
 
 
-def test_a_node_with_gpus_is_busy_by_pods_that_ask_for_one(kube: KubeApi) -> None:
+def test_gpu_node_is_busy_only_with_pods_that_request_gpus(kube: KubeApi) -> None:
     of_gpus = {"hardware": "H100-SXM", "gpus_per_node": 8, "image": "r/i:1", "qualify": {}}
     at_work = Cluster.model_validate(
         {"name": "c", "nodes": 9, "platform": {"kind": "kubernetes"}, **of_gpus}
@@ -330,7 +330,7 @@ def test_a_job_of_kubernetes_gives_way_and_may_be_evicted(kube: KubeApi, tmp_pat
         assert wanted in job
 
 
-def test_kubernetes_touches_only_what_waits_or_is_its_own(kube: KubeApi) -> None:
+def test_kubernetes_changes_only_gated_idle_or_own_nodes(kube: KubeApi) -> None:
     service = node_service(cluster("kubernetes", {}))
     service.put_out("n0", "r", "gpu-ecc")
     service.put_out("n2", "r", "gpu-ecc")
@@ -375,7 +375,7 @@ def test_hosts_without_a_scheduler_are_tested_by_their_names_alone() -> None:
         service.let_in("gpu-2")
 
 
-def test_local_nodes_play_a_cluster_at_work(
+def test_local_platform_simulates_busy_gated_and_removed_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

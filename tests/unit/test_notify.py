@@ -41,7 +41,7 @@ def settings(**environ: str) -> AlertSettings:
     )
 
 
-def test_without_settings_it_says_what_to_set() -> None:
+def test_notify_without_settings_says_what_to_set() -> None:
     notified = notify(nights.bad(1), CLUSTER, None, settings())
     assert notified.summary == (
         "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or "
@@ -55,7 +55,7 @@ SLACK = {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a"}
 
 
 @pytest.mark.parametrize("environ", [SLACK, {"ALERT_WEBHOOK": WEBHOOK}, {"ALERT_URLS": MAIL}, {}])
-def test_one_receiver_is_enough(environ: dict[str, str]) -> None:
+def test_any_single_receiver_enables_alerts(environ: dict[str, str]) -> None:
     assert settings(**environ).anybody == bool(environ)
 
 
@@ -90,7 +90,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("environ", "problem"), BAD)
-def test_what_cannot_work_is_bad_input_and_is_not_tried(
+def test_invalid_alert_settings_are_bad_input_and_not_tried(
     environ: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = notify(nights.bad(1), CLUSTER, None, settings(**environ))
@@ -114,7 +114,7 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
         "swordfish@mail.example.com/?to=json://not-a-real",
     ],
 )
-def test_an_invalid_address_is_hidden(addresses: str) -> None:
+def test_invalid_alert_url_is_refused_without_showing_it(addresses: str) -> None:
     _, problem = settings(ALERT_URLS=addresses).legal()
     assert problem
     assert (
@@ -214,7 +214,7 @@ def test_a_mistyped_receiver_does_not_stop_the_others(monkeypatch: pytest.Monkey
     assert quiet.summary.startswith("nothing new; not configured: ")
 
 
-def test_secrets_do_not_show() -> None:
+def test_alert_settings_hide_secrets_in_repr_and_scrubbed_text() -> None:
     own = settings(
         SLACK_TOKEN=TOKEN,
         SLACK_CHANNEL="a",
@@ -228,7 +228,7 @@ def test_secrets_do_not_show() -> None:
     assert own.scrub(f"failed: {WEBHOOK}\n{TOKEN}") == "failed: *** ***"
 
 
-def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_a_sink_is_one_line_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> str:
         raise RuntimeError(f"cannot post to {WEBHOOK}\nsorry")
 
@@ -287,7 +287,7 @@ def test_a_new_receiver_gets_no_resolved_incidents() -> None:
     assert _receivers(site, incident, bad) == [before, new]
 
 
-def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
+def test_alert_sent_while_its_incident_closes_is_not_reported_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, own = f"sqlite:///{tmp_path}/history.sqlite", settings(ALERT_WEBHOOK=WEBHOOK)
@@ -308,7 +308,7 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
         assert notify(nights.good(2), CLUSTER, store, own) == Notified("nothing new")
 
 
-def test_the_environment_wins_over_blocks_and_over_the_file(
+def test_environment_takes_precedence_over_blocks_and_cluster_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(configured, "_block", lambda name: f"json://from-{name}")
@@ -336,11 +336,11 @@ def test_the_environment_wins_over_blocks_and_over_the_file(
     ("channel", "written"),
     [("alerts", "#alerts"), ("#alerts", "#alerts"), ("C024BE91L", "C024BE91L")],
 )
-def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> None:
+def test_channel_names_are_shown_with_a_hash_and_ids_without(channel: str, written: str) -> None:
     assert shown(channel) == written
 
 
-def test_the_files_settings_are_read(tmp_path: Path) -> None:
+def test_notify_section_of_the_cluster_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "east.yaml"
     file.write_text(
         "nodes: 2\nplatform: {kind: local}\n"
@@ -354,7 +354,7 @@ def test_the_files_settings_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_library_logs_of_an_address_is_muted() -> None:
+def test_apprise_logger_is_muted_while_sending() -> None:
     with muted(APPRISE):
         assert logging.getLogger("apprise").disabled
     assert not logging.getLogger("apprise").disabled

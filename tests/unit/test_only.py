@@ -32,7 +32,9 @@ from tests.command_line import command
         (["connectivity"], {"connectivity"}, "nightly (only connectivity)"),
     ],
 )
-def test_a_part_of_a_suite(names: list[str], run: set[str], called: str) -> None:
+def test_part_of_a_suite_has_only_the_chosen_checks_and_their_needs(
+    names: list[str], run: set[str], called: str
+) -> None:
     part = part_of(load_suite("nightly"), names)
     assert {kind.name for kind in CHECKS if part.section(kind.section)} == run
     assert (part.name, whole_name(part.name), whole_name("nightly")) == (
@@ -43,7 +45,7 @@ def test_a_part_of_a_suite(names: list[str], run: set[str], called: str) -> None
 
 
 @pytest.mark.parametrize("name", ["trainin", "launch", "", "dcgm"])
-def test_a_check_that_the_suite_does_not_have(name: str) -> None:
+def test_only_option_refuses_a_check_that_the_suite_lacks(name: str) -> None:
     with pytest.raises(
         InputError, match=rf"^--only '{name}': is no check of suite quick; legal: connectivity, "
     ):
@@ -72,7 +74,7 @@ def earlier(folder: Path, **verdicts: Verdict) -> str:
         ({"launch": Verdict.NOT_RUN, "training": Verdict.NOT_RUN}, ()),
     ],
 )
-def test_a_rerun_takes_what_did_not_pass_and_the_suite(
+def test_rerun_takes_the_suite_and_only_checks_that_did_not_pass(
     verdicts: dict[str, Verdict],
     only: tuple[str, ...],
     tmp_path: Path,

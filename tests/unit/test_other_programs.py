@@ -29,10 +29,10 @@ def ticks_of(pid: int) -> int:
     )
 
 
-def test_a_program_of_others_counts_from_the_beginning_on(
+def test_processor_time_of_other_programs_counts_from_the_start(
     loop: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its own processor time, however busy this machine is."""
+    """Waits by processor time of the loop, so that a busy machine does not matter."""
     monkeypatch.setattr(other_programs, "children", lambda pid: set())
     others, began, before = OtherPrograms(), time.monotonic(), ticks_of(loop.pid)
     while ticks_of(loop.pid) < before + 20:
@@ -40,12 +40,14 @@ def test_a_program_of_others_counts_from_the_beginning_on(
     assert others.cores() >= 0.2 / (time.monotonic() - began) * 0.9
 
 
-def test_own_children_do_not_count(loop: "subprocess.Popen[bytes]") -> None:
+def test_own_child_processes_do_not_count_as_other_programs(
+    loop: "subprocess.Popen[bytes]",
+) -> None:
     others = OtherPrograms()
     assert {loop.pid, os.getpid()}.isdisjoint(pid for pid, _ in others._used)
 
 
-def test_a_run_counts_from_the_start_of_its_process() -> None:
+def test_first_run_of_a_process_counts_other_programs_from_its_start() -> None:
     other_programs.watch_from_now()
     (first,) = other_programs._from_the_start
     assert other_programs.watched() is first

@@ -46,7 +46,7 @@ def test_more_peers_than_a_node_may_try_are_a_sample(monkeypatch: pytest.MonkeyP
     assert all(after == peers[name][0] for name, after in pairwise(some))
 
 
-def test_nodes_that_share_cores_try_what_these_carry_and_the_sample_is_repeatable() -> None:
+def test_nodes_sharing_cores_try_a_small_repeatable_sample_of_peers() -> None:
     peers = peers_to_reach(names(40), "run-1", shared_cores=2)
     assert {len(set(tried)) for tried in peers.values()} == {6}
     assert (
@@ -62,7 +62,7 @@ def test_nodes_that_share_cores_try_what_these_carry_and_the_sample_is_repeatabl
     } == {2}
 
 
-def test_logins_are_the_heads_and_those_of_the_tree() -> None:
+def test_peer_logins_are_those_of_the_head_and_of_the_mpirun_tree() -> None:
     assert peers_to_log_in_to(names(3)) == {"n0": ["n1", "n2"]}
     logins = peers_to_log_in_to(names(200))
     assert logins.pop("n0") == names(200)[1:]
@@ -100,7 +100,7 @@ def test_a_login_that_fails_is_tried_by_others_so_that_the_node_is_blamed() -> N
         [],
     ],
 )
-def test_an_answer_that_no_healthy_node_gives_is_refused(answer: object) -> None:
+def test_invalid_reach_answer_is_refused(answer: object) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         read_answer(ReachAnswer, json.dumps(answer))
 
@@ -120,7 +120,7 @@ def test_the_pairs_of_a_thousand_nodes_are_explained() -> None:
 PEERS = tuple(Node(f"node-{n}", f"10.0.0.{n}", 222, 1, "ssh-ed25519 AAAA") for n in (1, 2))
 
 
-def test_a_peer_that_is_not_named_is_reached() -> None:
+def test_peers_not_listed_as_failed_count_as_reached() -> None:
     (failed,) = unreached([json.dumps({"tried": 2, "failed": {"refused": [1]}})], PEERS).items()
     assert (failed[0], failed[1].code) == ("node-2", "ssh-refused")
 
@@ -230,7 +230,7 @@ def test_the_program_that_measures_streams_is_started_once_and_asked_often(
 
 
 @pytest.mark.parametrize("taken", [["node-1"], ["node-1", "node-2"]])
-def test_nodes_that_their_scheduler_took_are_not_blamed_and_said_once(
+def test_nodes_taken_by_the_scheduler_are_reported_once_without_blame(
     taken: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     refused = Reason.of("ssh-refused", address="10.0.0.1", port=222)

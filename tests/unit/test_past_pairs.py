@@ -55,7 +55,7 @@ def save(
     store.save(result, Path("/gone"))
 
 
-def test_the_rates_of_two_nodes_are_those_of_what_joins_them(store: Store) -> None:
+def test_stored_pair_tests_use_the_network_arm_or_plain_rate_of_two_nodes(store: Store) -> None:
     save(store, 0, ("n0", "n1"), plateau(350), plateau(450, "intra"), days=7)
     save(store, 1, ("n1", "n2"), plateau(340))
     save(store, 2, ("n0", "n1", "n2"), plateau(330))
@@ -67,7 +67,7 @@ def test_the_rates_of_two_nodes_are_those_of_what_joins_them(store: Store) -> No
     assert {test.conditions for test in by_nodes.values()} == {"arm=network operation=all_reduce"}
 
 
-def test_runs_without_pairs_are_said_to_be_such(store: Store) -> None:
+def test_history_without_pair_tests_is_refused(store: Store) -> None:
     save(store, 0, ("n0", "n1", "n2"), plateau(330))
     with pytest.raises(
         InputError, match="the 1 runs of c in the last 14 days have no tests of pairs"

@@ -72,7 +72,7 @@ def judged(m: Measurement, setup: Setup) -> Judgement:
         (with_links(Setup("GB200-NVL72", 18, 4, 4, "MNNVL")), plateau(1, 72), 900 * 142 / 73),
     ],
 )
-def test_the_limit_follows_the_algorithm(
+def test_physical_limit_depends_on_operation_and_algorithm(
     setup: Setup, measurement: Measurement, limit: float
 ) -> None:
     baseline = from_physics(measurement, setup)
@@ -83,7 +83,7 @@ def test_the_limit_follows_the_algorithm(
 @pytest.mark.parametrize(
     ("at", "verdict"), [({"algorithm": "Ring"}, Verdict.INCONCLUSIVE), ({}, Verdict.PASS)]
 )
-def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(
+def test_two_nodes_may_exceed_the_ring_limit_unless_nccl_used_a_ring(
     at: dict[str, str], verdict: Verdict
 ) -> None:
     m = plateau(480, 16, **at)
@@ -105,7 +105,7 @@ def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(
         (PAIR, plateau(40, 16, "sendrecv"), 0.8),
     ],
 )
-def test_the_share_of_what_the_links_allow(
+def test_share_of_the_link_rate_is_computed_for_a_plateau(
     setup: Setup, measurement: Measurement, share: float
 ) -> None:
     check = with_shares(
@@ -121,7 +121,7 @@ def test_the_share_of_what_the_links_allow(
     assert f"{share:.0%}"[:-1] in plateau_words(check, setup)[0].sentence
 
 
-def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
+def test_no_share_is_computed_without_a_known_link_rate() -> None:
     assert wire(plateau(300, 16), with_links(Setup("H100-SXM", 2, 8, 8, "EFA"))) is None
     assert wire(plateau(300, 8), with_links(Setup("T4", 1, 8, 8))) is None
     assert wire(plateau(300, 16, "hypercube"), PAIR) is None
@@ -137,7 +137,7 @@ def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
         (441, Verdict.INCONCLUSIVE),
     ],
 )
-def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None:
+def test_sendrecv_is_judged_by_the_link_rates(value: float, verdict: Verdict) -> None:
     assert judged(plateau(value, 16, "sendrecv"), PAIR).verdict is verdict
 
 
@@ -155,7 +155,7 @@ def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(
     )
 
 
-def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
+def test_part_of_a_node_is_judged_by_its_share_of_the_nics() -> None:
     assert (
         judged(plateau(45, 2), with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))).verdict
         is Verdict.PASS
@@ -187,11 +187,11 @@ def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
         (None, None),
     ],
 )
-def test_a_fabric_says_its_rate(fabric: str | None, rate: float | None) -> None:
+def test_link_rate_is_read_from_the_fabric_name(fabric: str | None, rate: float | None) -> None:
     assert node_link_gb_s(fabric) == rate
 
 
-def test_a_cluster_files_own_rates_win() -> None:
+def test_link_rates_of_the_cluster_file_take_precedence() -> None:
     assert with_links(Setup("H100-SXM", 2, 8, 8, "IB-8x400G", 300.0, 100.0)).gpu_link_gb_s == 300
     assert (gpu_link_gb_s("H200-SXM"), usual_gpus("GB200-NVL72"), usual_gpus("cpu")) == (
         450,
@@ -200,14 +200,14 @@ def test_a_cluster_files_own_rates_win() -> None:
     )
 
 
-def test_figures_per_device_make_sense() -> None:
+def test_every_published_device_figure_has_plausible_values() -> None:
     assert {d.kind for d in devices()} == {"measured", "floor", "datasheet", "expected"}
     keys = [(d.hardware, d.metric, d.kind, d.source) for d in devices()]
     assert len(set(keys)) == len(keys)
     assert all(d.value > 0 and d.unit and d.source for d in devices())
 
 
-def test_what_was_measured_is_no_more_than_the_data_sheet() -> None:
+def test_measured_memory_copy_figures_are_below_the_data_sheet() -> None:
     sheet = {(d.hardware, d.metric): d.value for d in devices() if d.kind == "datasheet"}
     for d in devices():
         if d.metric == "memory_copy":
@@ -242,7 +242,7 @@ def test_a_missing_reference_has_a_reason(setup: Setup, why: str) -> None:
     assert reason.endswith(why)
 
 
-def test_a_known_algorithm_is_held_against_its_own_kind() -> None:
+def test_known_algorithm_is_judged_by_references_of_the_same_algorithm() -> None:
     h200 = Setup("H200-SXM", 1, 8, 8)
     ring, nvls, tree = (
         from_catalog(h200, "all_reduce", 16 * G, algorithm=a) for a in ("Ring", "NVLS", "Tree")
@@ -252,7 +252,7 @@ def test_a_known_algorithm_is_held_against_its_own_kind() -> None:
     assert tree.centre == 431.0, "no tree is published: what does not say how it was measured"
 
 
-def test_a_run_says_what_comes_nearest() -> None:
+def test_reason_names_the_nearest_catalog_row() -> None:
     cluster = Cluster.model_validate(
         {
             "name": "lab",

@@ -48,7 +48,7 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ),
     ],
 )
-def test_the_rank_is_the_innermost_launchers(
+def test_rank_is_taken_from_the_innermost_launcher(
     placement: ModuleType, environ: dict[str, str], expected: tuple[int, int, int]
 ) -> None:
     here = placement.place(environ)
@@ -106,13 +106,13 @@ def test_contradictory_variables_are_named(
         (env(MPIRUN.format(0, 2) + "SLURM_STEP_NODELIST=n1 SLURM_JOB_NODELIST=n[0-1]"), 2, "n0"),
     ],
 )
-def test_rank_0_is_found(
+def test_address_of_rank_0_is_found_in_launcher_variables(
     placement: ModuleType, environ: dict[str, str], world_size: int, address: str
 ) -> None:
     assert placement.master_address(environ, world_size) == address
 
 
-def test_several_ranks_need_the_address_of_rank_0(placement: ModuleType) -> None:
+def test_missing_address_of_rank_0_is_refused_with_several_ranks(placement: ModuleType) -> None:
     with pytest.raises(
         placement.ContradictoryEnvironment,
         match="2 ranks, but neither MASTER_ADDR nor --master-addr",
@@ -131,7 +131,9 @@ def test_several_ranks_need_the_address_of_rank_0(placement: ModuleType) -> None
         ("tux[0-1].example.com", "tux0.example.com"),
     ],
 )
-def test_the_first_host_of_a_node_list(placement: ModuleType, nodes: str, first: str) -> None:
+def test_first_host_of_a_slurm_node_list_is_found(
+    placement: ModuleType, nodes: str, first: str
+) -> None:
     assert placement.first_host("SLURM_JOB_NODELIST", nodes) == first
 
 
@@ -149,7 +151,7 @@ def test_the_first_host_of_a_node_list(placement: ModuleType, nodes: str, first:
         "a[" * 500_001,
     ],
 )
-def test_what_is_no_node_list_is_refused(placement: ModuleType, nodes: str) -> None:
+def test_invalid_slurm_node_list_is_refused(placement: ModuleType, nodes: str) -> None:
     with pytest.raises(
         placement.ContradictoryEnvironment, match=r"SLURM_JOB_NODELIST is .*, which is no node list"
     ) as e:
@@ -157,7 +159,7 @@ def test_what_is_no_node_list_is_refused(placement: ModuleType, nodes: str) -> N
     assert len(str(e.value)) < 200
 
 
-def test_the_port_and_the_device(placement: ModuleType) -> None:
+def test_port_and_device_are_read_from_the_environment(placement: ModuleType) -> None:
     assert placement.master_port({}) == 29500
     assert placement.master_port(env("MASTER_PORT=1234 PET_MASTER_PORT=5")) == 1234
     with pytest.raises(
@@ -184,5 +186,7 @@ def test_the_port_and_the_device(placement: ModuleType) -> None:
         (env(MPIRUN.format(3, 4) + "OMPI_COMM_WORLD_LOCAL_RANK=3 SLURM_GPUS_PER_TASK=1"), 3),
     ],
 )
-def test_the_gpu_of_a_rank(placement: ModuleType, environ: dict[str, str], index: int) -> None:
+def test_gpu_index_of_a_rank_follows_from_its_launcher(
+    placement: ModuleType, environ: dict[str, str], index: int
+) -> None:
     assert placement.gpu_index(environ, placement.place(environ)) == index

@@ -38,7 +38,7 @@ def test_a_file_is_0600_without_a_umask(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "new") == 0o600
 
 
-def test_a_file_that_is_there_is_truncated_and_becomes_0600(tmp_path: Path) -> None:
+def test_existing_file_is_truncated_and_gets_mode_0600(tmp_path: Path) -> None:
     path = tmp_path / "old"
     path.write_text("longer than text")
     path.chmod(0o666)
@@ -46,7 +46,7 @@ def test_a_file_that_is_there_is_truncated_and_becomes_0600(tmp_path: Path) -> N
     assert (path.read_text(), mode_of(path)) == ("text", 0o600)
 
 
-def test_appending_keeps_what_is_there(tmp_path: Path) -> None:
+def test_appending_keeps_existing_content(tmp_path: Path) -> None:
     write(tmp_path / "log", "a", "one ")
     write(tmp_path / "log", "a", "two")
     assert (tmp_path / "log").read_text() == "one two"
@@ -89,7 +89,7 @@ def test_files_and_folders_of_others_are_refused(tmp_path: Path) -> None:
     assert path.read_text() == "theirs"
 
 
-def test_what_is_read_is_bounded_and_of_this_user_alone(tmp_path: Path) -> None:
+def test_reading_refuses_long_linked_or_writable_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write(path)
     assert read_private(path, 4) == b"text"
@@ -177,8 +177,12 @@ def test_a_folder_that_others_could_replace_is_refused(tmp_path: Path) -> None:
                     check_parents(path)
 
 
-def test_a_volume_of_a_pod_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kubelet makes an emptyDir of mode 0777; a folder in it that is open to all is not."""
+def test_world_writable_mount_of_a_pod_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet makes an emptyDir of mode 0777; a folder inside it that is open to all is
+    refused.
+    """
     volume = tmp_path / "seatrial"
     (volume / "shared").mkdir(parents=True)
     volume.chmod(0o2777)
@@ -236,18 +240,18 @@ def test_no_secret_is_in_the_file_at_any_moment(tmp_path: Path) -> None:
     assert path.read_text().endswith("last ***")
 
 
-def test_what_is_ready_is_returned_as_it_is_written(tmp_path: Path) -> None:
+def test_raw_log_returns_redacted_lines_as_they_are_written(tmp_path: Path) -> None:
     log = RawLog(tmp_path / "x.log", SECRETS)
     assert log.write("a s3cr3t-value\nrest") == "a ***\n"
     assert log.close() == "rest"
     assert log.close() == ""
 
 
-def test_without_a_path_it_only_redacts() -> None:
+def test_raw_log_without_a_path_only_redacts() -> None:
     assert RawLog(None, SECRETS).write("a s3cr3t-value\n") == "a ***\n"
 
 
-def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_reopened_log_is_appended_to(tmp_path: Path) -> None:
     for text in ("one\n", "two\n"):
         with RawLog(tmp_path / "x.log", SECRETS, append=True) as log:
             log.write(text)
@@ -264,7 +268,7 @@ def test_a_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_log_is_its_users_alone(tmp_path: Path) -> None:
+def test_log_is_readable_by_its_user_only(tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "x.log", b"\xff s3cr3t-value", SECRETS)
     assert (tmp_path / "logs" / "x.log").read_text() == "\ufffd ***"
     assert stat.S_IMODE((tmp_path / "logs" / "x.log").stat().st_mode) == 0o600

@@ -33,7 +33,7 @@ def test_a_program_that_prints_a_long_line_has_no_version() -> None:
     assert time.process_time() - started < 5  # hours where it is searched as a whole
 
 
-def test_a_version_is_read_from_the_line_that_has_it() -> None:
+def test_version_is_read_from_the_first_line_that_has_one() -> None:
     assert facts.version_in(_printing(r"'mpirun\n(Open MPI) 4.1.4\nreport 2.0'")) == "4.1.4"
     assert (
         facts.version_in(_printing("'OpenSSH_9.2p1 Debian-2, OpenSSL 3.0'"), facts.OPENSSH)
@@ -103,7 +103,7 @@ def test_a_peer_that_answers_nonsense_is_an_error(answer: bytes) -> None:
     assert measured["error"]
 
 
-def test_streams_are_those_of_peers_that_know_the_token() -> None:
+def test_streams_without_the_token_are_refused() -> None:
     with _streams() as (listener, _), _streams() as (_, measure):
         for hello in (
             b"",
@@ -137,7 +137,7 @@ UUID = "GPU-1b2c3d4e-0000-1111-2222-333344445555"
         ("", ("", None, "")),
     ],
 )
-def test_a_gpu_has_a_clock_where_the_driver_tells_it(
+def test_gpu_model_clock_and_uuid_are_read_from_nvidia_smi(
     line: str, gpu: tuple[str, int | None, str]
 ) -> None:
     assert facts.gpu_in(line) == gpu
@@ -195,9 +195,9 @@ def test_serials_leave_a_node_as_digests(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "192.0.2.1"])
-def test_streams_are_taken_by_the_nodes_address_or_all(address: str) -> None:
-    """A name, which may be of the loopback interface in the node's own /etc/hosts, or an address
-    that is translated.
+def test_stream_server_listens_on_the_node_address_or_else_on_all(address: str) -> None:
+    """It listens on all for a name, which may resolve to loopback in the node's /etc/hosts, or a
+    translated address.
     """
     with _streams(address) as (listener, _), _streams() as (_, measure):
         assert "out" in measure(listener)

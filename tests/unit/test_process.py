@@ -36,7 +36,7 @@ def child(request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[bytes]"]
 
 
 @pytest.mark.parametrize("kernel", ["new", "old"])
-def test_the_process_that_was_started_is_ended(
+def test_kill_own_ends_the_process_that_was_started(
     child: "subprocess.Popen[bytes]", kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kernel == "old":
@@ -46,7 +46,7 @@ def test_the_process_that_was_started_is_ended(
     assert not kill_own(Process(child.pid, 1), ARGUMENT)
 
 
-def test_a_later_one_with_its_id_is_not(child: "subprocess.Popen[bytes]") -> None:
+def test_kill_own_spares_a_later_process_with_the_same_id(child: "subprocess.Popen[bytes]") -> None:
     started = process(child.pid).started
     assert not kill_own(Process(child.pid, started - 1), ARGUMENT)
     assert child.poll() is None
@@ -54,19 +54,19 @@ def test_a_later_one_with_its_id_is_not(child: "subprocess.Popen[bytes]") -> Non
         process(2**22 + 1)
 
 
-def test_one_that_was_started_with_something_else_is_not(child: "subprocess.Popen[bytes]") -> None:
+def test_kill_own_spares_a_process_with_other_arguments(child: "subprocess.Popen[bytes]") -> None:
     assert not kill_own(process(child.pid), "/a/folder/of/another")
     assert child.poll() is None
 
 
 @pytest.mark.parametrize("child", [False], indirect=True)
-def test_one_in_a_session_of_others_is_not(child: "subprocess.Popen[bytes]") -> None:
+def test_kill_own_spares_a_process_that_leads_no_session(child: "subprocess.Popen[bytes]") -> None:
     assert not kill_own(process(child.pid), ARGUMENT)
     assert child.poll() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what it may end of others")
-def test_one_of_another_user_is_not() -> None:
+def test_kill_own_spares_a_process_of_another_user() -> None:
     command = [
         "setpriv",
         "--reuid=61234",
@@ -86,14 +86,14 @@ def test_one_of_another_user_is_not() -> None:
         other.kill()
 
 
-def test_children_are_those_that_live(child: "subprocess.Popen[bytes]") -> None:
+def test_children_leaves_out_zombies(child: "subprocess.Popen[bytes]") -> None:
     assert child.pid in children(os.getpid())
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie is left
     assert child.pid not in children(os.getpid())
 
 
-def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
+def test_uninterrupted_ignores_signals_and_restores_their_handlers() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with uninterrupted():
@@ -104,8 +104,8 @@ def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_second_signal_is_ignored() -> None:
-    """As where a unit's processes and a runner's are told to end at once."""
+def test_only_the_first_termination_signal_interrupts_a_takedown() -> None:
+    """As when systemd signals all processes of a unit and the runner signals its children too."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     taken_down = []
     try:
@@ -176,7 +176,7 @@ print("goes on")
 @pytest.mark.parametrize(
     ("starter", "output"), [("$$", ""), ("", "goes on\n")], ids=["by a runner", "by hand"]
 )
-def test_a_run_whose_runner_has_gone_before_it_began_ends(starter: str, output: str) -> None:
+def test_run_ends_if_its_runner_exited_before_it_began(starter: str, output: str) -> None:
     """All processes of `serve` got SIGTERM while it was importing."""
     script = f'exec 3<&0; SEATRIAL_STARTED_BY={starter} "$1" -c "$2" <&3 & exit'
     process = subprocess.Popen(
@@ -200,7 +200,7 @@ def all_lines(process: LocalProcess) -> list[str]:
     return lines
 
 
-def test_input_output_and_status() -> None:
+def test_local_process_passes_input_output_and_status() -> None:
     process = started("cat; pwd >&2; exit 7")
     process.send(b"first\nhal")
     process.send(b"f")
@@ -224,12 +224,12 @@ def test_a_process_that_does_not_end_is_killed() -> None:
     assert process.exit_status() == -9
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_missing_program_raises_file_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         LocalProcess(["/no/such/program"], {}, Path("/"))
 
 
-def test_a_lost_machine_has_no_exit_status() -> None:
+def test_status_of_a_lost_connection_is_no_exit_status() -> None:
     process = LocalProcess(["sh", "-c", "exit 255"], dict(os.environ), Path("/"), lost_status=255)
     assert all_lines(process) == []
     assert process.exit_status() is None
@@ -262,12 +262,12 @@ def _process(channel: paramiko.Channel) -> RemoteProcess:
     return RemoteProcess(Mock(open_session=Mock(return_value=channel)), "true")
 
 
-def test_a_full_window_is_read(channel: paramiko.Channel) -> None:
+def test_full_ssh_channel_window_is_read(channel: paramiko.Channel) -> None:
     _feed(channel, DEFAULT_WINDOW_SIZE)
     assert _process(channel).read(1) == bytes(64 * 1024)
 
 
-def test_more_than_the_window_is_a_flood(channel: paramiko.Channel) -> None:
+def test_more_data_than_the_ssh_channel_window_is_a_flood(channel: paramiko.Channel) -> None:
     for _ in range(3):
         _feed(channel, DEFAULT_WINDOW_SIZE)
     with pytest.raises(FloodError, match="sends more than the window allows"):

@@ -65,7 +65,7 @@ def cluster(tmp_path: Path) -> str:
         (Verdict.NOT_RUN, "CRASHED"),
     ],
 )
-def test_failed_is_measured_and_bad_and_crashed_is_not_measured(
+def test_flow_state_is_failed_for_bad_and_crashed_for_unmeasured_verdicts(
     verdict: Verdict, kind: str
 ) -> None:
     state = state_of(
@@ -300,7 +300,7 @@ def test_a_site_whose_alerts_or_history_can_never_work_is_refused(
         validated(site)
 
 
-def test_the_machines_time_zone_is_one() -> None:
+def test_local_timezone_is_a_valid_time_zone() -> None:
     from zoneinfo import ZoneInfo
 
     assert ZoneInfo(local_timezone())
@@ -310,7 +310,7 @@ def _prefect_yaml() -> Any:
     return yaml.safe_load((DEPLOYMENTS / "prefect.yaml").read_text())
 
 
-def test_prefect_yaml_has_what_serve_has_and_flows_take(cluster: str) -> None:
+def test_prefect_yaml_has_the_same_deployments_and_parameters_as_serve(cluster: str) -> None:
     served = {
         d.name: d for d in deployments(ServeConfig((cluster,), "nightly", "0 2 * * *", "UTC"))
     }
@@ -325,12 +325,10 @@ def test_prefect_yaml_has_what_serve_has_and_flows_take(cluster: str) -> None:
         assert set(written[name].get("parameters", {})) <= set(accepted)
 
 
-def test_every_run_beats_as_often_as_a_lasting_server_expects(
+def test_every_run_sends_heartbeats_three_times_per_silence_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a pool, and by hand; by itself Prefect beats every 180 s, and a run would be called dead
-    while it works.
-    """
+    """In a pool and by hand; Prefect's default of 180 s would have a working run declared dead."""
     for name, value in {
         _BEAT: "",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "",
@@ -358,7 +356,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_of_the_server_costs_the_decoration_alone(
+def test_server_error_loses_only_the_display_in_prefect(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = MagicMock()

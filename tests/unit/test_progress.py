@@ -38,7 +38,7 @@ def record(message: str) -> logging.LogRecord:
     )
 
 
-def test_a_line_on_the_terminal_is_one_line_and_moves_nothing() -> None:
+def test_log_record_on_the_terminal_is_one_line_without_control_characters() -> None:
     stream = io.StringIO()
     TerminalHandler(Console(file=stream, width=20), SECRETS).emit(record(HOSTILE))
     line, end = stream.getvalue().split("\n")
@@ -86,7 +86,7 @@ def test_the_step_that_runs_says_its_place_what_it_waits_for_and_how_long_it_usu
     assert str(shown[-1].__rich__()) == "launch (2 of 2): 0 s of about 30 s"
 
 
-def test_no_text_passes_for_another_record_of_the_log(tmp_path: Path) -> None:
+def test_hostile_text_cannot_forge_a_record_of_the_log(tmp_path: Path) -> None:
     with log_file(tmp_path / "run.log", SECRETS):
         log = logging.getLogger("seatrial.launch")
         log.warning("said %s", HOSTILE)
@@ -113,7 +113,7 @@ def test_a_trace_that_another_handler_has_formatted_is_redacted_too(tmp_path: Pa
     assert "s3cr3t" not in (tmp_path / "run.log").read_text()
 
 
-def test_what_prefect_itself_says_of_a_run_goes_without_secrets(
+def test_log_records_of_prefect_are_redacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream, engine = io.StringIO(), logging.getLogger("prefect.flow_runs")
@@ -129,7 +129,7 @@ def test_what_prefect_itself_says_of_a_run_goes_without_secrets(
     assert stream.getvalue().endswith("s3cr3t-value\n")
 
 
-def test_every_text_of_a_result_is_clean() -> None:
+def test_every_text_of_a_result_is_redacted_and_has_no_control_characters() -> None:
     suspect = Suspect("node", HOSTILE, 1.0, uncoded(HOSTILE))
     measurement = Measurement(
         "busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4}
@@ -174,7 +174,7 @@ def test_every_text_of_a_result_is_clean() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_a_clean_judgement_stays_the_same_object(verdict: Verdict) -> None:
+def test_redaction_returns_clean_judgements_unchanged(verdict: Verdict) -> None:
     judgement = Judgement(
         Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")),
         verdict,

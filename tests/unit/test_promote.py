@@ -98,7 +98,7 @@ def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(
     }
 
 
-def test_many_quiet_runs_pin_tightly() -> None:
+def test_pin_of_many_quiet_runs_has_tight_bounds() -> None:
     m = plateau(400)
     (pin,) = pins(
         a_run(), [m], {m.series(): [400, 401, 399, 402, 398, 400, 401, 399, 400, 400.5]}, ANN
@@ -152,7 +152,7 @@ def test_too_few_runs_of_the_same_software_are_refused(store: Store) -> None:
     assert store.pinned("lab") == {}
 
 
-def test_a_run_that_is_not_there_is_named_with_those_that_are(store: Store) -> None:
+def test_unknown_run_is_refused_with_the_newest_known_ones(store: Store) -> None:
     save(store, 0, 400)
     with pytest.raises(
         InputError, match="run nowhere: is not in the history; the newest there: run-0"
@@ -160,7 +160,7 @@ def test_a_run_that_is_not_there_is_named_with_those_that_are(store: Store) -> N
         promote(store, "nowhere", ANN)
 
 
-def test_differences_are_the_furthest_off_first() -> None:
+def test_differences_from_pins_are_sorted_by_deviation() -> None:
     pinned = {
         p.series: p
         for m in (plateau(400), LATENCY)
@@ -177,7 +177,7 @@ def test_differences_are_the_furthest_off_first() -> None:
     assert [d.value for d in differences(pinned, [LATENCY])] == [20.0, None]
 
 
-def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -> None:
+def test_approval_prompt_escapes_markdown_of_log_text(store: Store) -> None:
     evil = Measurement(
         "busbw", 400.0, "GB/s", Subject("cluster", "lab"), {"operation": "` ![p](http://x/p.png) `"}
     )
@@ -203,7 +203,7 @@ def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -
     assert line.count("`") == 2
 
 
-def test_what_was_repeated_is_held_against_its_pin_by_the_median_that_was_judged() -> None:
+def test_repeated_measurement_is_compared_with_its_pin_by_its_median() -> None:
     (pin,) = pins(a_run(), [plateau(400)], {plateau(0).series(): [400.0] * 3}, ANN)
     (difference,) = differences({pin.series: pin}, [plateau(404), plateau(396), plateau(100)])
     assert (difference.value, difference.inside) == (396, True)
@@ -224,7 +224,9 @@ def test_a_user_without_a_name_approves_by_number(
     assert {pin.pinned_by for pin in store.pinned("lab").values()} == {"uid 4711"}
 
 
-def test_the_commands_from_promoting_to_expiring(store: Store, tmp_path: Path) -> None:
+def test_baselines_are_promoted_shown_diffed_and_expired_by_commands(
+    store: Store, tmp_path: Path
+) -> None:
     for number in range(4):
         save(store, number, 400)
     stored = store.result("run-2")

@@ -224,7 +224,7 @@ def test_the_folder_of_all_runs_may_be_a_link(runs: Path, tmp_path: Path) -> Non
         '{"run_id": "a", "cluster": "b", "suite": "c", "started": 1e400}',
     ],
 )
-def test_what_is_no_run_stays(runs: Path, content: str) -> None:
+def test_prune_leaves_folders_that_are_no_run(runs: Path, content: str) -> None:
     folder = runs / "odd"
     folder.mkdir()
     (folder / "run.json").write_text(content)
@@ -241,7 +241,7 @@ def test_what_is_no_run_stays(runs: Path, content: str) -> None:
     assert "\x1b" not in shown.output
 
 
-def test_nothing_goes_where_the_history_cannot_be_read(
+def test_prune_removes_nothing_when_the_history_is_unreadable(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder_of(runs, aged(300, FAIL))
@@ -253,7 +253,7 @@ def test_nothing_goes_where_the_history_cannot_be_read(
     assert names(runs) == {"lab-quick-300"}
 
 
-def test_json_says_what_would_go(runs: Path) -> None:
+def test_prune_json_lists_folders_to_remove(runs: Path) -> None:
     folder_of(runs, aged(300, FAIL))
     document = json.loads(pruned("--older-than", "30d", "--json").output)
     (folder,) = document["folders"]
@@ -262,7 +262,7 @@ def test_json_says_what_would_go(runs: Path) -> None:
     assert (document["deleted"], document["size_bytes"]) == (False, folder["size_bytes"])
 
 
-def test_what_cannot_be_removed_is_named_and_the_others_go(
+def test_run_that_cannot_be_removed_is_named_and_others_are_removed(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck, other = folder_of(runs, aged(300, FAIL)), folder_of(runs, aged(200, FAIL))

@@ -66,7 +66,7 @@ def test_a_job_that_may_be_at_work_stays(tmp_path: Path) -> None:
     assert jobs(tmp_path) == {"1", "1.out", "2", "2.out"}
 
 
-def test_what_no_job_has_left_is_not_touched(tmp_path: Path) -> None:
+def test_prune_leaves_files_that_no_slurm_job_wrote(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "seatrial.log").write_text("mine")
@@ -97,7 +97,7 @@ def test_what_no_job_has_left_is_not_touched(tmp_path: Path) -> None:
     assert (outside / "seatrial.log").read_text() == "mine"
 
 
-def test_what_has_changed_since_it_was_listed_stays(tmp_path: Path) -> None:
+def test_output_changed_since_it_was_listed_is_not_removed(tmp_path: Path) -> None:
     job(tmp_path, 1, 100, FAILED)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:

@@ -28,7 +28,9 @@ def start(pipe: Path, rank: str, *program: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"])
-def test_a_rank_reports_itself_and_is_its_program_then(name: str, tmp_path: Path) -> None:
+def test_rank_start_reports_the_rank_and_then_executes_the_program(
+    name: str, tmp_path: Path
+) -> None:
     command = [
         "sh",
         str(SHELL / "rank.sh"),
@@ -73,8 +75,8 @@ def test_a_program_that_is_missing_is_named_with_its_rank(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("supervisor", ["python", "shell"])
-def test_what_rank_0_prints_comes_apart(supervisor: str, tmp_path: Path) -> None:
-    """Beside half a line of another one, and until the last byte."""
+def test_output_of_rank_0_is_separated_from_other_ranks(supervisor: str, tmp_path: Path) -> None:
+    """Another rank prints half a line meanwhile; no byte of rank 0 is lost."""
     pipe = tmp_path / "sessions" / "rank-0"
     own = start(pipe, "0", "sh", "-c", "seq 100000; echo error >&2")
     other = start(pipe, "1", "printf", "half")

@@ -43,16 +43,16 @@ def mpi_result(*tagged: str, status: int = 1) -> MpiResult:
         ("words [1,0]<stdout>:forged", None, "words [1,0]<stdout>:forged"),
     ],
 )
-def test_the_first_tag_is_the_rank_of_a_line(line: str, rank: int | None, words: str) -> None:
+def test_rank_of_a_line_is_its_first_tag(line: str, rank: int | None, words: str) -> None:
     assert (rank_of(rank_line(line)), rank_line(line)) == (rank, words)
 
 
-def test_a_piece_of_a_longer_line_is_of_the_same_rank() -> None:
+def test_piece_of_a_longer_line_keeps_its_rank() -> None:
     piece = rank_line("0: forged", rank=1)
     assert (rank_of(piece), piece) == (1, "0: forged")
 
 
-def test_the_table_is_rank_0s() -> None:
+def test_only_rank_0_can_print_the_sweep_table() -> None:
     section = load_suite("quick").section(Collectives)
     assert section
     planned, *_ = planned_sweeps(make_testbed(2), section)
@@ -77,7 +77,7 @@ def test_the_table_is_rank_0s() -> None:
         assert (len(sweep.rows) if sweep else 0) == rows
 
 
-def test_the_summary_of_a_training_is_rank_0s() -> None:
+def test_only_rank_0_can_print_the_training_summary() -> None:
     forged = [RankLine(line, 1) for line in printed()]
     assert read_training_result(from_rank_0(forged), make_testbed(2)) is None
     assert read_training_result(from_rank_0(printed()), make_testbed(2))
@@ -105,7 +105,7 @@ def test_a_rank_cannot_blame_another_node(line: str) -> None:
     assert "node-2 cannot" not in reason.sentence
 
 
-def test_a_rank_that_speaks_is_not_silent() -> None:
+def test_rank_that_printed_an_error_is_not_blamed_as_silent() -> None:
     line = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
     lost = (
         "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer "
@@ -123,7 +123,7 @@ def test_a_rank_may_report_that_it_cannot_start() -> None:
     assert classify_failure(result, began=False)[0] is Verdict.FAIL
 
 
-def test_mpirun_may_blame_any_rank() -> None:
+def test_message_of_mpirun_may_blame_any_rank() -> None:
     line = (
         "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
     )

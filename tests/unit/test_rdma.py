@@ -47,13 +47,13 @@ def command(test: PairTest, known: str = "", server: str = "", **fields: Any) ->
     return " ".join(command_line(Rdma(**fields), test, RAIL, "node-1", options_in(known), server))
 
 
-def test_the_usual_command_of_both_ends() -> None:
+def test_perftest_command_of_server_and_client() -> None:
     test = PairTest("ib_write_bw", (RAIL,), "both")
     common = "ib_write_bw -F -d mlx5_3 -p 18518 -s 8388608 -q 4 --report_gbits -D 5 -f 2 -b"
     assert (command(test), command(test, server="10.0.0.1")) == (common, f"{common} 10.0.0.1")
 
 
-def test_gpu_memory_and_validation_where_perftest_has_them() -> None:
+def test_perftest_uses_gpu_memory_and_validation_when_supported() -> None:
     write = command(
         PairTest("ib_write_bw", (RAIL,), "out"),
         HELP,
@@ -76,7 +76,7 @@ def test_gpu_memory_and_validation_where_perftest_has_them() -> None:
     assert "--use_rocm=7" in command(PairTest("ib_write_bw", (RAIL,), "out"), "--use_rocm=<id>")
 
 
-def test_each_rail_alone_then_all_at_once() -> None:
+def test_each_rail_is_tested_alone_and_then_all_at_once() -> None:
     rails = [Rail(f"mlx5_{i}", 18_515 + i, {}) for i in range(2)]
     tests = [(test.program, len(test.rails), test.way) for test in tests_of_pair(Rdma(), rails)]
     ways = ("out", "in", "both")
@@ -117,7 +117,9 @@ def test_a_gpu_on_the_same_socket_is_used() -> None:
     ("fabric", "way", "low"),
     [("IB-8x400G", "out", 40), ("RoCE-4x200G", "both", 40), ("IB", "out", None)],
 )
-def test_the_limit_is_the_rate_of_a_port(fabric: str, way: str, low: float | None) -> None:
+def test_rdma_bandwidth_is_judged_by_the_rate_of_a_port(
+    fabric: str, way: str, low: float | None
+) -> None:
     conditions: dict[str, ConditionValue] = {"rail": "mlx5_0", "way": way, "message_bytes": 8 << 20}
     measurement = Measurement("rdma_bandwidth", 10.0, "GB/s", Subject("link", "a--b"), conditions)
     baselines = published(measurement, Setup("H100-SXM", 2, 8, 8, fabric, None, None), [8 << 20])
@@ -140,7 +142,7 @@ REAL_JSON = {
 }
 
 
-def test_the_json_of_perftest_is_read_whatever_its_unit() -> None:
+def test_perftest_json_of_bandwidth_and_latency_is_read() -> None:
     report = read_document(REAL_JSON)
     assert report and report.tool == "perftest RDMA_Write BW"
     (m,) = report.measurements
@@ -169,7 +171,7 @@ def test_json_without_numbers_is_no_result(results: dict[str, object]) -> None:
     assert read_document({"test_info": "x", "results": results}) is None
 
 
-def test_data_that_arrive_changed_are_corrupt() -> None:
+def test_failed_data_validation_of_perftest_is_corrupt() -> None:
     (result,) = read_perftest(
         ["VALIDATION: FAILED (server) - 3 error(s), first at QP 0, Chunk 1"]
     ).results
@@ -249,7 +251,7 @@ def test_a_program_is_ended_at_its_limit() -> None:
     assert answer["ended"] == [{"status": None, "output": ""}]
 
 
-def test_a_server_that_gives_up_before_it_listens_is_said_at_once() -> None:
+def test_server_that_exits_before_listening_is_reported_at_once() -> None:
     listening, answer = printed_by(["sh", "-c", "echo no device; exit 1"], ports=(1,))
     assert listening == {"id": 1, "listening": False}
     assert answer["ended"][0]["output"] == "no device"

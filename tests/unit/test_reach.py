@@ -60,7 +60,7 @@ def test_a_known_fabric_has_an_expected_range_at_every_scale(
     assert verdict_of(value, ib(nodes)) == (verdict, code)
 
 
-def test_a_row_of_the_catalog_comes_before_the_model() -> None:
+def test_catalog_row_takes_precedence_over_the_model() -> None:
     assert verdict_of(380, ib(12)) == (Verdict.PASS, "within-interval")
     assert verdict_of(220, ib(12)) == (Verdict.DEGRADED, "worse-than-catalog")
 
@@ -82,18 +82,18 @@ def test_every_collective_is_held_to_the_links(operation: str, slow: float, well
     assert verdict_of(well, ib(4), operation)[0] is Verdict.PASS
 
 
-def test_without_a_fabric_of_known_rate_the_model_says_nothing() -> None:
+def test_model_gives_no_baseline_without_a_fabric_of_known_rate() -> None:
     for fabric in (None, "EFA"):
         assert from_reach(plateau(9.9, 16), ib(2, fabric), SIZES) is None
 
 
 @pytest.mark.parametrize("sizes", [[8], [64 << 20, 128 << 20], [1 << 20, 4 << 20, 16 << 20]])
-def test_a_sweep_that_ends_too_early_is_not_held_to_it(sizes: list[int]) -> None:
+def test_model_gives_no_baseline_for_sweeps_of_small_sizes(sizes: list[int]) -> None:
     assert from_reach(plateau(100, 32), ib(4), sizes) is None
 
 
 @pytest.mark.parametrize("sizes", [[16 * G], [8 * G, 16 * G], [8, 16 * G], SIZES])
-def test_the_model_speaks_of_one_size_as_of_many(sizes: list[int]) -> None:
+def test_model_expects_the_same_plateau_for_one_or_many_sizes(sizes: list[int]) -> None:
     baseline = from_reach(plateau(150, 32), ib(4), sizes)
     assert baseline is not None
     assert baseline.centre == pytest.approx(388, rel=0.02)
@@ -125,7 +125,7 @@ def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_le
     )
 
 
-def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:
+def test_model_inside_a_node_covers_only_rings() -> None:
     node = with_links(Setup("H100-SXM", 1, 8, 8))
     assert from_reach(plateau(365, 8, "alltoall"), node, SIZES) is None
     assert from_reach(plateau(365, 2), with_links(Setup("H100-SXM", 1, 2, 2)), SIZES) is None

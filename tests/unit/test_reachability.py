@@ -50,13 +50,13 @@ def test_a_node_that_fails_everywhere_is_blamed_alone() -> None:
     assert "5 of 5 nodes: refused" in findings.suspects[0].evidence.sentence
 
 
-def test_one_failing_pair_is_a_link_and_its_later_end_is_left_out() -> None:
+def test_single_failing_pair_is_a_link_and_its_second_node_is_left_out() -> None:
     findings = blame(error_by_pair({frozenset(("node-0", "node-4"))}))
     assert kinds_and_names(findings) == [("link", "node-0--node-4")]
     assert findings.set_aside == ("node-4",)
 
 
-def test_a_node_and_a_link_at_once() -> None:
+def test_failed_node_and_failed_link_are_both_found() -> None:
     findings = blame(error_by_pair(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
     assert set(kinds_and_names(findings)) == {("node", "node-5"), ("link", "node-1--node-2")}
     assert set(findings.set_aside) == {"node-5", "node-2"}
@@ -98,7 +98,7 @@ def test_a_cut_is_one_finding_with_both_sides(
     assert not result.setup
 
 
-def test_a_cut_into_three_and_a_dead_node_beside_it() -> None:
+def test_cut_into_three_groups_and_a_dead_node_are_found_together() -> None:
     names = [f"n{i}" for i in range(10)]
     sides = names[:4], names[4:7], names[7:9]
     failing = (
@@ -126,7 +126,7 @@ def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4, 64])
-def test_where_nothing_works_the_set_up_is_suspect_and_no_node(count: int) -> None:
+def test_setup_is_suspected_and_no_node_blamed_when_no_pair_works(count: int) -> None:
     names = [f"node-{i}" for i in range(count)]
     result = blame(error_by_pair({frozenset(pair) for pair in permutations(names, 2)}, names))
     assert result.suspects == ()

@@ -101,7 +101,7 @@ def test_every_code_is_used() -> None:
     assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
 
 
-def test_the_table_is_in_order_and_whole() -> None:
+def test_reason_table_is_grouped_by_area_and_complete() -> None:
     with (ROOT / "seatrial/model/reasons.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     places = [row["area"] for row in rows]
@@ -126,7 +126,7 @@ def test_an_unknown_code_or_value_is_an_error() -> None:
         Reason.of("ssh-refused", address="10.0.0.1")
 
 
-def test_values_are_no_templates() -> None:
+def test_placeholders_in_values_are_not_expanded() -> None:
     assert (
         str(Reason.of("ssh-session", problem="{address} %s {0}")) == "no session: {address} %s {0}"
     )
@@ -202,7 +202,7 @@ def test_a_node_that_is_blamed_is_named_with_its_code() -> None:
     assert [node.name for node in findings.testbed.nodes] == ["node-1"]
 
 
-def test_a_cause_is_said_once_for_all_steps_that_it_hinders() -> None:
+def test_cause_common_to_several_steps_is_stated_once() -> None:
     missing = Reason.of("history-driver-missing", place="x", action="open", problem="y")
     checks = [
         Check("image", Verdict.NOT_RUN, missing),
@@ -250,13 +250,13 @@ def test_run_json_has_the_codes_and_they_are_read_back_and_may_be_missing(tmp_pa
     assert (result.reason.code, result.reason.sentence) == (None, f"node-1 (100 % sure): {REFUSED}")
 
 
-def test_a_code_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_malformed_reason_code_in_run_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(_run().to_dict() | {"code": "Not a\x1b code"}))
     with pytest.raises(InputError, match=r"run\.json: code"):
         load_result(tmp_path)
 
 
-def test_the_store_keeps_codes(tmp_path: Path) -> None:
+def test_reason_codes_are_stored_in_the_history(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
         store.save(_run(), tmp_path)
         stored = store.result("run-1")
@@ -325,7 +325,7 @@ def test_the_store_and_run_json_keep_values_parts_and_sentences(tmp_path: Path) 
         ("a text", None, ""),
     ],
 )
-def test_a_stored_reason_that_is_old_new_or_broken_is_read(
+def test_older_newer_or_malformed_stored_reasons_are_read(
     document: object, code: str | None, sentence: object
 ) -> None:
     reason = Reason.from_dict(document)

@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Run:
     return replace(make_run(tmp_path), out=tmp_path / "runs" / "one")
 
 
-def test_everything_is_written_and_saved(run: Run) -> None:
+def test_record_writes_all_files_and_saves_the_run(run: Run) -> None:
     shelf, result = Shelf(), samples.healthy_local()
     written = record(result, run, shelf)
     assert set(written) == FILES
@@ -108,7 +108,7 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
-def test_a_run_that_was_told_though_not_recorded_did_not_die(
+def test_run_that_sent_its_alert_keeps_its_verdict_when_not_recorded(
     full: RunState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain, "deployment", SimpleNamespace(id="1"))
@@ -116,9 +116,7 @@ def test_a_run_that_was_told_though_not_recorded_did_not_die(
     assert chain.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
-def test_a_run_that_is_recorded_nowhere_could_not_measure(
-    full: RunState, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_recorded_nowhere_exits_3(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
         chain.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
@@ -129,7 +127,7 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(
     assert outcome.exit_status == 3
 
 
-def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(
+def test_interrupted_run_is_uploaded_though_the_disk_is_full(
     full: RunState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploaded: list[Run] = []
@@ -151,7 +149,7 @@ def test_a_run_that_is_cut_off_without_a_result_gets_one(
     assert (load_result(file).reason.code if file.exists() else None) == code
 
 
-def test_a_failing_report_loses_nothing_else(
+def test_failed_report_leaves_other_files_and_the_history_written(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(html, "report_html", lambda *_: 1 / 0)
@@ -194,7 +192,7 @@ def test_json_has_no_nan(run: Run) -> None:
     assert document["checks"][0]["judgements"][0]["value"] is None
 
 
-def test_the_table_is_tidy() -> None:
+def test_measurements_csv_has_one_row_per_measurement() -> None:
     table = pd.read_csv(io.StringIO(measurements_csv(samples.faulty_h100())))
     row = table[(table.metric == "busbw_plateau") & (table.operation == "all_reduce")].iloc[0]
     assert (row.run_id, row.cluster, row.suite) == ("20260314-0200-k3f9a", "h100-east", "nightly")
@@ -206,7 +204,7 @@ def test_the_table_is_tidy() -> None:
     assert len(json.loads(table[table.metric == "loss"].iloc[0].samples)) == 100
 
 
-def test_the_table_keeps_what_is_no_number() -> None:
+def test_measurements_csv_keeps_nan_and_infinity() -> None:
     table = pd.read_csv(io.StringIO(measurements_csv(_with_nan())))
     assert math.isnan(table.iloc[0].value)
     assert math.isinf(table.iloc[1].value)

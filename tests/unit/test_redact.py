@@ -40,7 +40,7 @@ def shown(*lines: str, secrets: tuple[str, ...] = ()) -> list[str]:
         ("MY_PRIVATE=abcdefgh1", "MY_PRIVATE=***"),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(line: str, left: str) -> None:
+def test_text_that_looks_like_a_secret_is_redacted(line: str, left: str) -> None:
     assert shown(line) == [left]
 
 
@@ -64,11 +64,11 @@ def test_what_looks_like_a_secret_is_hidden(line: str, left: str) -> None:
         '{"tokens_per_s": 1.234567e+05, "step": 3}',
     ],
 )
-def test_what_tells_what_happened_stays(line: str) -> None:
+def test_ordinary_log_text_is_not_redacted(line: str) -> None:
     assert shown(line) == [line]
 
 
-def test_known_secrets_go_wherever_they_stand() -> None:
+def test_known_secret_values_are_redacted_anywhere() -> None:
     secrets = secrets_in(
         {"SLACK_WEBHOOK": "https://hooks/T0/B0/x", "HOME": "/root/elsewhere", "A_TOKEN": "short"}
     )
@@ -76,7 +76,7 @@ def test_known_secrets_go_wherever_they_stand() -> None:
     assert shown("post https://hooks/T0/B0/x now", secrets=tuple(secrets)) == ["post *** now"]
 
 
-def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
+def test_secret_known_only_to_nodes_is_redacted_by_its_variable_name() -> None:
     text = "WORD=abc and 'WORD': 'x'\nWORDLESS=no\nWORD=\nnothing\n"
     assert (
         Secrets(names=("WORD",)).hidden_in(text)
@@ -94,12 +94,12 @@ def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
         ("WORD=OTHER=1 OTHER=2", "WORD=*** OTHER=***"),
     ],
 )
-def test_a_name_may_stand_behind_other_names(text: str, shown: str) -> None:
+def test_secret_variable_is_redacted_behind_other_names(text: str, shown: str) -> None:
     assert Secrets(names=("WORD", "OTHER")).hidden_in(text) == shown
 
 
-def test_values_and_names_are_looked_for_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many texts follow, the pattern is made once."""
+def test_redaction_pattern_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all texts."""
     made: list[int] = []
     make = redact._any_of
 
@@ -130,7 +130,7 @@ def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(
     assert "No space left" not in capsys.readouterr().err
 
 
-def test_private_keys_go_as_a_whole() -> None:
+def test_private_keys_are_redacted_completely() -> None:
     key = [
         "-----BEGIN OPENSSH PRIVATE KEY-----\n",
         "b3BlbnNzaC1rZXk\n",
@@ -253,7 +253,7 @@ def test_a_secret_within_a_line_that_never_ends_is_found_wherever_it_falls(filli
         assert redacted == text.replace("s3cr3t-value", "***")
 
 
-def test_of_a_line_that_never_ends_little_waits() -> None:
+def test_redactor_holds_back_little_of_an_endless_line() -> None:
     redactor = Redactor(Secrets(("s3cr3t-value",)))
     length = sum(len(redactor.feed("x" * 65_536)) for _ in range(100))
     assert length > 98 * 65_536
@@ -279,7 +279,9 @@ def test_a_thousand_secrets_are_looked_for_at_once() -> None:
 # URLs.
 
 
-def test_what_is_secret_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_a_cluster_are_collected_from_environment_and_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in os.environ:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SITE_TOKEN", "known-to-the-site")
@@ -354,7 +356,7 @@ def test_values_that_look_like_a_token_are_secret_whatever_their_variable_is_cal
         ("SSH_AUTH", "required"),
     ],
 )
-def test_values_that_tell_what_happened_are_no_secrets(name: str, value: str) -> None:
+def test_harmless_variables_are_not_taken_for_secrets(name: str, value: str) -> None:
     assert secrets_in({name: value}) == []
 
 

@@ -44,13 +44,13 @@ def registry_hosts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_is_recognised_wherever_it_stands(host: str) -> None:
+def test_registry_host_is_recognised_anywhere_in_a_text(host: str) -> None:
     assert registry_hosts(f"deb http://deb.{host.upper()}:80/x main") == [f"deb.{host.upper()}"]
     assert registry_hosts(f"host='{host}', lists/{host}_dists") == [host]
     assert registry_hosts(f"https://mirror.example.com/x other-{host} {host}pany") == []
 
 
-def test_no_tracked_file_names_one() -> None:
+def test_no_tracked_file_names_a_package_registry_host() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout

@@ -78,9 +78,9 @@ def outcome(run: RunResult) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("number", [0, 3, 4])
-def test_without_new_rules_a_stored_run_comes_to_what_it_came_to(store: Store, number: int) -> None:
-    """Also the first, although later runs are in the history by now; whole reasons, intervals and
-    all.
+def test_rejudging_without_new_rules_gives_the_same_result(store: Store, number: int) -> None:
+    """Also for the first run, although the history holds later ones by now; reasons and intervals
+    are compared too.
     """
     value = (360.0, 362.0, 358.0, 361.0, 36.0)[number]
     with open_store("sqlite://") as then:
@@ -111,8 +111,8 @@ def test_a_new_pin_judges_an_old_run(store: Store) -> None:
     assert stored and stored.verdict is Verdict.PASS  # nothing is changed
 
 
-def test_what_a_check_found_by_itself_stays(store: Store) -> None:
-    """A dead node is no matter of rules; a number that was too low is."""
+def test_rejudging_keeps_problems_that_the_check_found_itself(store: Store) -> None:
+    """A dead node stays a failure; a number that was too low is judged by the new rules."""
     dead = Suspect("node", "node-1", 1.0, uncoded("connection refused"))
     own = Check(
         "connectivity", Verdict.FAIL, uncoded("node-1: connection refused"), suspects=(dead,)
@@ -148,7 +148,7 @@ def test_a_runs_folder_is_judged_again_as_well(store: Store, tmp_path: Path) -> 
     assert outcome(again) == outcome(run)
 
 
-def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
+def test_rejudge_prints_the_former_and_the_new_verdict(store: Store) -> None:
     result = command("rejudge", "run-4")
     assert result.exit_code == 1
     lines = result.output.splitlines()
@@ -166,7 +166,7 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
     assert isinstance(command("rejudge", "nowhere").exception, InputError)
 
 
-def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path) -> None:
+def test_log_text_cannot_forge_a_line_of_rejudge_output(store: Store, tmp_path: Path) -> None:
     evil = Check("launch", Verdict.NOT_RUN, uncoded("node-1 said:\n\x1b[2Kpass: fine"))
     at = START + timedelta(days=9)
     store.save(

@@ -50,7 +50,7 @@ def url(address: tuple[str, int]) -> str:
     [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n"],
     ids=["nothing", "half of the headers", "half of the second headers"],
 )
-def test_a_request_that_does_not_begin_is_closed(
+def test_connection_with_incomplete_headers_is_closed(
     address: tuple[str, int], begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_limits, "HEADER_TIMEOUT_S", 0.2)
@@ -75,7 +75,7 @@ def test_a_body_has_a_limit_with_and_without_its_length(address: tuple[str, int]
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_wrong_logins_are_answered_ever_later_and_others_at_once(
+def test_only_wrong_logins_are_delayed(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_limits, "DELAY_S", 0.3)

@@ -53,7 +53,9 @@ def run(
     return by_hand.flow_by_hand("seatrial.flows.check:check", cluster="a.yaml")
 
 
-def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_prefect_server_is_reported_with_exit_status_3(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     outcome = run(monkeypatch, FULL)
     assert isinstance(outcome, by_hand.Unfinished)
     assert (
@@ -62,7 +64,9 @@ def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) ->
     ) == (3, True)
 
 
-def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_kept_when_prefect_does_not_record_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     result = samples.healthy_local()
     assert run(monkeypatch, result, prefect_knows=False) is result
 
@@ -70,7 +74,7 @@ def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)]
 )
-def test_a_database_that_cannot_grow_is_named(
+def test_full_disk_of_the_prefect_database_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
     assert server.database_problem(tmp_path) is None

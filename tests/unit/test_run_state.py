@@ -48,7 +48,7 @@ def test_an_error_in_a_step_becomes_a_check(
     assert state.result().verdict is verdict
 
 
-def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
+def test_reason_and_notes_of_a_run_are_redacted(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     state = RunState(
         replace(run, cluster=run.cluster.model_copy(update={"env": {"MY_TOKEN": "s3cr3t-value"}}))
@@ -62,7 +62,7 @@ def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
     )
 
 
-def test_the_platform_hears_of_each_check_that_is_through(state: RunState) -> None:
+def test_testbed_is_notified_after_each_check(state: RunState) -> None:
     through: list[str] = []
     testbed = replace(make_testbed(2), after_check=through.append)
     state.checked(StepResult(Check("connectivity", Verdict.PASS, Reason()), testbed))
@@ -84,7 +84,7 @@ def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:
     ]
 
 
-def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> None:
+def test_checks_run_beside_another_run_blame_nobody(state: RunState) -> None:
     suspect = Suspect("node", "node-1", 0.9, uncoded("slow"))
     state.checks = [
         Check("connectivity", Verdict.PASS, uncoded("all answer")),
@@ -118,7 +118,7 @@ def failing_after(cut: BaseException) -> None:
         failing(ValueError("Task run is not set"))  # as Prefect's engine does
 
 
-def test_an_interrupt_that_prefect_cannot_record_is_no_finding_either(state: RunState) -> None:
+def test_interrupt_that_prefect_cannot_record_adds_no_check(state: RunState) -> None:
     with pytest.raises(KeyboardInterrupt), state.attempt("launch"):
         failing_after(KeyboardInterrupt())
     assert state.checks == []
@@ -130,7 +130,7 @@ def test_an_error_after_a_task_that_was_cancelled_is_a_finding(state: RunState) 
     assert [check.verdict for check in state.checks] == [Verdict.INCONCLUSIVE]
 
 
-def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState) -> None:
+def test_skipped_step_names_the_failed_prerequisite(state: RunState) -> None:
     with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
     assert not state.can_run("training", after="connectivity")
@@ -139,7 +139,7 @@ def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState)
     )
 
 
-def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:
+def test_failed_check_does_not_stop_checks_that_do_not_need_it(state: RunState) -> None:
     with state.attempt("connectivity"):
         state.add(Check("connectivity", Verdict.FAIL, uncoded("node-1 is dead")))
     with state.attempt("collectives"):
@@ -152,7 +152,7 @@ def test_there_is_no_testbed_before_launch(state: RunState) -> None:
         _ = state.testbed
 
 
-def test_the_process_has_an_age() -> None:
+def test_process_age_increases() -> None:
     first = age = process_age_s()
     while age == first:  # it counts in ticks of the kernel
         age = process_age_s()

@@ -165,8 +165,8 @@ def test_every_reason_has_a_code() -> None:
     assert not without, "reasons without a code:\n" + "\n".join(without)
 
 
-def test_only_words_from_elsewhere_have_no_code() -> None:
-    """What the program says itself is `Reason.of(code, ...)`, of a pass too."""
+def test_reasons_written_in_the_code_always_have_a_code() -> None:
+    """Sentences of the program are `Reason.of(code, ...)`, also those of a pass."""
     written = [
         f"{path.name}:{node.lineno}: {text}"
         for path in modules()

@@ -73,7 +73,7 @@ def with_ids(hardware: Mapping[str, NodeHardware], node: str, *ids: str) -> dict
         "a part that another has as well",
     ],
 )
-def test_a_machine_is_known_by_its_parts(
+def test_renamed_machine_is_recognised_by_its_hardware_ids(
     tonight: Mapping[str, NodeHardware],
     then: Mapping[str, NodeHardware],
     names: Mapping[str, str | None],
@@ -123,7 +123,7 @@ def night(
     )
 
 
-def test_a_history_goes_with_the_machine() -> None:
+def test_past_readings_follow_a_machine_to_its_new_name() -> None:
     rng = np.random.default_rng(3)
     with open_store("sqlite://") as store:
         for number in range(12):

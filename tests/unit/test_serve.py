@@ -37,7 +37,7 @@ from seatrial.model.errors import InputError, SeatrialError
 @pytest.mark.parametrize(
     ("host", "taken"), [("192.0.2.1", False), ("::1", False), ("é..b", False), ("127.0.0.1", True)]
 )
-def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
+def test_unusable_host_or_port_is_named(host: str, taken: bool) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -63,9 +63,7 @@ def test_a_login_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "planted", ["link", "dangling link", "readable", "empty", "no password", "folder", "pipe"]
 )
-def test_a_login_that_somebody_else_may_have_put_there_is_refused(
-    tmp_path: Path, planted: str
-) -> None:
+def test_insecure_or_malformed_login_file_is_refused(tmp_path: Path, planted: str) -> None:
     file, target = tmp_path / "seatrial-serve.auth", tmp_path / "target"
     match planted:
         case "link":
@@ -90,8 +88,8 @@ def test_a_login_that_somebody_else_may_have_put_there_is_refused(
 @pytest.mark.parametrize(
     "login", ["", "password", ":password", "ann:", "ann:pass word", "ann:pass\nword"]
 )
-def test_a_login_that_is_set_and_is_none_is_refused(login: str) -> None:
-    """Prefect's own server takes it, also where it lets nobody or everybody in."""
+def test_invalid_configured_login_is_refused(login: str) -> None:
+    """Prefect's own server accepts such logins and then lets nobody or everybody in."""
     with (
         temporary_settings({PREFECT_SERVER_API_AUTH_STRING: login}),
         pytest.raises(InputError, match=r"^PREFECT_SERVER_API_AUTH_STRING: must be user:password"),
@@ -99,7 +97,7 @@ def test_a_login_that_is_set_and_is_none_is_refused(login: str) -> None:
         configured_auth_string()
 
 
-def test_a_login_of_the_environment_or_of_prefects_profile_counts() -> None:
+def test_login_from_prefect_settings_is_used() -> None:
     assert configured_auth_string() is None
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
         assert configured_auth_string() == "ann:password"
@@ -132,7 +130,7 @@ def test_a_configured_login_is_not_shown(
 # Which requests a server takes, by host name and origin.
 
 
-def test_the_names_of_a_server() -> None:
+def test_own_names_are_read_from_hosts_and_ui_url() -> None:
     hosts, seen = "server, prefect.seatrial,*", "https://c.example.com/api"
     environment = {"SEATRIAL_SERVER_HOSTS": hosts, "PREFECT_SERVER_UI_API_URL": seen}
     assert own_names(environment) == [
@@ -153,7 +151,9 @@ def test_the_names_of_a_server() -> None:
         ({"Host": "server:4200", "Origin": "https://evil.example.com"}, 403),
     ],
 )
-def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: int) -> None:
+def test_requests_with_a_foreign_host_or_origin_are_refused(
+    headers: dict[str, str], status: int
+) -> None:
     app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))])
     guarded = httpx.ASGITransport(app=own_pages_alone(app, ["server"], ["https://c.example.com"]))
 
@@ -167,7 +167,7 @@ def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: 
 # What makes the Prefect server of one run quick.
 
 
-def test_answers_do_not_wait_for_an_acknowledgement() -> None:
+def test_listener_disables_the_nagle_algorithm() -> None:
     with (
         closing(listen("127.0.0.1", 0, backlog=1)) as listener,
         socket.create_connection(listener.getsockname()),
@@ -231,7 +231,7 @@ thread.join()
 """
 
 
-def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) -> None:
+def test_open_sqlite_cursor_does_not_block_a_writer(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _SERVER, str(tmp_path / "prefect.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("written 1\n", "")

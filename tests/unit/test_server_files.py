@@ -47,7 +47,7 @@ def test_the_compose_file_is_valid() -> None:
     )
 
 
-def test_the_image_of_the_server_is_built_with_all_that_the_wheel_takes() -> None:
+def test_dockerignore_admits_all_files_of_the_wheel() -> None:
     ignore_file = DEPLOYMENTS / "server" / "Dockerfile.dockerignore"
     let_in = {line.removeprefix("!") for line in ignore_file.read_text().splitlines()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -74,10 +74,8 @@ def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
     assert variables["PREFECT_SERVER_UI_API_URL"]["value"] == f"{variables[ORIGINS]['value']}/api"
 
 
-def test_the_worker_has_the_receivers_of_alerts() -> None:
-    """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it
-    open.
-    """
+def test_compose_passes_all_alert_and_metrics_variables_to_the_worker() -> None:
+    """Every site variable of docs/alerts.md and docs/metrics.md, empty if .env leaves it unset."""
     pages = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
     # For tests
     variables = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", pages)) - {
@@ -95,7 +93,7 @@ def test_the_worker_has_the_receivers_of_alerts() -> None:
     )
 
 
-def test_what_env_leaves_open_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_alert_and_metrics_variables_count_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "SLACK_TOKEN",
         "SLACK_CHANNEL",
@@ -121,7 +119,7 @@ def _base_job_template() -> dict[str, Any]:
     return template
 
 
-def test_the_manifests_are_what_kubernetes_takes() -> None:
+def test_server_manifests_are_valid_for_kubernetes() -> None:
     import kubernetes_validate
 
     manifests = list(_manifests())
@@ -142,7 +140,7 @@ def _rights(file: str) -> set[tuple[str, str]]:
     }
 
 
-def test_qualify_may_see_pods_and_set_a_condition_beyond_what_isolate_may() -> None:
+def test_qualify_role_adds_pods_and_node_status_to_the_isolate_role() -> None:
     isolate = {("nodes", "list"), ("nodes", "patch")}
     assert _rights("isolate.yaml") == isolate
     assert _rights("qualify.yaml") == isolate | {("nodes/status", "patch"), ("pods", "list")}
@@ -158,7 +156,7 @@ def _pods() -> Iterator[dict[str, Any]]:
     yield _base_job_template()["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
 
 
-def test_every_container_runs_without_rights() -> None:
+def test_every_container_of_the_manifests_runs_without_privileges() -> None:
     pods = list(_pods())
     assert len(pods) == 4
     for pod in pods:
@@ -229,8 +227,8 @@ def test_a_run_gets_nothing_from_the_secret_of_the_server() -> None:
     assert "seatrial-prefect" not in json.dumps(_base_job_template())
 
 
-def test_the_worker_may_do_what_prefects_worker_does_and_no_more() -> None:
-    """What it calls is read off its own source: each call of the API is a verb on a resource."""
+def test_worker_role_grants_exactly_what_the_prefect_worker_calls() -> None:
+    """Calls are read from the source of the worker: each API call is a verb on a resource."""
     package = find_spec("prefect_kubernetes")  # which takes seconds to import
     assert package
     assert package.origin
@@ -258,10 +256,8 @@ def test_the_worker_may_do_what_prefects_worker_does_and_no_more() -> None:
     assert granted - called - watched <= {("jobs", "get"), ("pods", "get")}
 
 
-def test_the_image_is_named_wherever_it_is_run() -> None:
-    """People replace it in the manifests; the Jobs' template is in the image by then, and gets it
-    from there.
-    """
+def test_every_manifest_container_and_job_uses_the_same_image() -> None:
+    """People replace the image in the manifests; start-worker puts it into the job template."""
     containers = [
         c
         for m in _manifests()
@@ -298,7 +294,7 @@ def test_a_deployment_chooses_no_more_than_the_resources_of_its_job() -> None:
     assert set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"]))) == free
 
 
-def test_the_server_is_told_every_name_that_it_is_called_by() -> None:
+def test_server_knows_the_host_name_that_workers_use() -> None:
     containers = {
         c["name"]: {each["name"]: each.get("value") for each in c.get("env", [])}
         for m in _manifests()
@@ -312,7 +308,7 @@ def test_the_server_is_told_every_name_that_it_is_called_by() -> None:
     assert called in own_names(compose["server"]["environment"])
 
 
-def test_the_base_job_template_makes_a_job() -> None:
+def test_base_job_template_makes_a_valid_kubernetes_job() -> None:
     import kubernetes_validate
     from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
@@ -360,7 +356,7 @@ def status_of(app: ASGIApp, method: str = "GET", path: str = "/", **request: Any
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])
-def test_pages_about_the_api_are_not_there(path: str) -> None:
+def test_api_documentation_pages_return_404(path: str) -> None:
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("about"))])
     assert status_of(own_pages_alone(app, ["server"], []), path=path) == 404
 
@@ -368,7 +364,7 @@ def test_pages_about_the_api_are_not_there(path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "status"), [("GET", 404), ("HEAD", 404), ("PUT", 405), ("DELETE", 405)]
 )
-def test_the_runs_folders_are_only_read(tmp_path: Path, method: str, status: int) -> None:
+def test_folders_of_runs_are_served_read_only(tmp_path: Path, method: str, status: int) -> None:
     app = guarded(Starlette(), "ann:password", "/seatrial/runs", str(tmp_path))
     assert (
         status_of(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status

@@ -61,7 +61,7 @@ def after_first(system: System | None = FIRST) -> SharedFacts:
         (None, ["install and ask"], 4),
     ],
 )
-def test_only_a_node_that_sees_the_same_files_is_not_asked(
+def test_facts_are_shared_only_between_nodes_of_one_system_and_file_tree(
     system: System | None, asked: list[str], cpus: int
 ) -> None:
     contact = FakeContact(system, {"hostname": "node-1", "cpus": 4})
@@ -69,12 +69,12 @@ def test_only_a_node_that_sees_the_same_files_is_not_asked(
     assert contact.asked == asked
 
 
-def test_a_first_node_that_does_not_tell_its_system_speaks_for_itself_alone() -> None:
+def test_facts_of_a_first_node_without_a_known_system_are_not_shared() -> None:
     contact = FakeContact(FIRST, {"hostname": "node-1", "cpus": 4})
     assert facts_of(after_first(None), contact)["cpus"] == 4
 
 
-def test_a_node_that_cannot_tell_its_facts_leaves_it_to_the_next() -> None:
+def test_failed_facts_probe_is_repeated_on_the_next_node() -> None:
     shared = SharedFacts()
     with pytest.raises(RemoteError, match="no Python"):
         facts_of(shared, FakeContact(FIRST, RemoteError("no Python")))
@@ -88,7 +88,7 @@ def run_here(_: object, command: str, **__: object) -> CommandResult:
     return CommandResult(done.returncode, done.stdout)
 
 
-def test_a_system_is_told_by_boot_root_and_probes(
+def test_system_is_identified_by_boot_id_root_and_probe_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_module, "run_command", run_here)
@@ -106,7 +106,7 @@ def test_a_system_is_told_by_boot_root_and_probes(
 @pytest.mark.parametrize(
     "output", ["", "Welcome", f"seatrial-system  {BOOT} 8:2", "seatrial-system node-1 x 8:2"]
 )
-def test_an_answer_that_lacks_something_tells_no_system(
+def test_incomplete_system_answer_identifies_no_system(
     output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_module, "run_command", lambda *_, **__: CommandResult(0, output))

@@ -47,7 +47,7 @@ def nights(noise: Noise, series: int = 2_000, count: int = 30, readings: int = 4
 
 
 @pytest.mark.parametrize("shape", ["t4", "normal", "lognormal"])
-def test_noise_and_spread_are_as_large_as_asked_for(
+def test_simulated_noise_and_spread_have_the_requested_size(
     shape: Literal["t4", "normal", "lognormal"],
 ) -> None:
     values = nights(Noise(shape))
@@ -70,7 +70,7 @@ def test_a_drift_moves_all_series_of_a_metric_together() -> None:
     assert by_metric.std() == pytest.approx(0.01, rel=0.25)
 
 
-def test_strays_loud_series_and_rounding_are_as_asked_for() -> None:
+def test_simulated_outliers_noisy_series_and_rounding_match_the_request() -> None:
     assert (nights(Noise("normal", stray=0.02, stray_loss=0.75)) < 0.5).mean() == pytest.approx(
         0.02, rel=0.1
     )
@@ -89,7 +89,7 @@ def test_strays_loud_series_and_rounding_are_as_asked_for() -> None:
         ("upgrade", 16 + 5),
     ],
 )
-def test_a_fault_lowers_what_it_should(kind: str, hit: int) -> None:
+def test_each_simulated_fault_lowers_the_right_number_of_series(kind: str, hit: int) -> None:
     series = fleet_series(16, RUN)
     fault = make(kind, list(KINDS[kind])[-1], series, np.random.default_rng(1))
     assert (fault.left(0) < 1).sum() == hit
@@ -105,7 +105,7 @@ def test_a_slow_gpu_is_named_by_itself_or_by_its_node_and_a_slow_node_by_its_gpu
     assert [node.names(name) for name in ("node-000", other, "node-001")] == [True, True, False]
 
 
-def test_a_decay_grows_and_a_flaky_node_comes_and_goes() -> None:
+def test_simulated_decay_grows_and_flaky_node_alternates() -> None:
     series, rng = fleet_series(16, RUN), np.random.default_rng(1)
     assert make("slow decay", "1 % per week", series, rng).left(6).min() == pytest.approx(0.99)
     flaky = make("flaky node", "15 %, every third night", series, rng)

@@ -49,7 +49,7 @@ def test_devices_and_facts_are_one_line_of_json_from_each_process(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_training_under_torchrun(tmp_path: Path) -> None:
+def test_single_file_training_runs_under_torchrun(tmp_path: Path) -> None:
     *_, last = run(tmp_path, "training", "--steps", "4", start=TORCHRUN).splitlines()
     summary = json.loads(last)
     assert (summary["event"], summary["world_size"], summary["steps"]) == ("summary", 2, 4)
@@ -58,8 +58,10 @@ def test_training_under_torchrun(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [ALONE, TORCHRUN], ids=["alone", "torchrun"])
-def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...]) -> None:
-    """It starts devices, collective, all_reduce, training and facts out of the same file."""
+def test_single_file_quick_check_passes_alone_and_under_torchrun(
+    tmp_path: Path, start: tuple[str, ...]
+) -> None:
+    """The check starts devices, collective, all_reduce, training and facts from the same file."""
     lines = run(tmp_path, "check", "--allow-no-gpu", start=start).splitlines()
     names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
     assert [line.split()[0] for line in lines] == names
@@ -69,14 +71,14 @@ def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[s
 
 
 @pytest.mark.slow
-def test_a_sweep_reads_as_one_of_nccl_tests(tmp_path: Path) -> None:
+def test_single_file_sweep_parses_like_nccl_tests(tmp_path: Path) -> None:
     options = ("--operation", "all_reduce", "--min-bytes", "1024", "--max-bytes", "4096")
     (sweep,) = parse_text(run(tmp_path, "collective", *options, start=TORCHRUN))
     assert [row.size for row in sweep.rows] == [1024, 2048, 4096]
     assert sweep.ranks == 2
 
 
-def test_every_probe_by_hand_is_a_file_that_does_not_say_when_it_was_made() -> None:
+def test_single_file_probes_hold_their_parts_and_no_build_time() -> None:
     for name in BY_HAND:
         with zipfile.ZipFile(io.BytesIO(single_file(name))) as file:
             started = (
@@ -121,5 +123,5 @@ ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 
 @pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
-def test_a_probe_imports_nothing_that_a_node_lacks(path: Path) -> None:
+def test_probes_import_only_modules_available_on_nodes(path: Path) -> None:
     assert imported(path) <= ALLOWED | OPTIONAL.get(path.stem, set())

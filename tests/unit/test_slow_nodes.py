@@ -38,7 +38,7 @@ def judged(streams: dict[Pair, float]) -> Check:
     return settled(check, Knowledge(Setup("CPU", 4, 0, 1)))
 
 
-def test_equal_links_blame_none() -> None:
+def test_equally_fast_links_blame_no_node() -> None:
     streams = explore(Plan(FOUR), network(lambda a, b: FAST))
     assert set(egress(streams).values()) == set(ingress(streams).values()) == {FAST}
     assert (slow_nodes(streams), slow_links(streams)) == ([], {})
@@ -94,7 +94,7 @@ def test_a_healthy_node_between_two_slow_ones_is_cleared_by_a_second_try() -> No
 
 
 @pytest.mark.parametrize("value", [FAST / 5, FAST / 3.1])
-def test_what_a_stolen_time_slice_does_is_tolerated(value: float) -> None:
+def test_slowdown_by_a_lost_time_slice_is_tolerated(value: float) -> None:
     streams = explore(Plan(FOUR), network(lambda a, b: value if a == "node-2" else FAST))
     check = judged(dict(streams))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
@@ -143,10 +143,10 @@ def of_racks(a: str, b: str) -> float:
         (6, 5, 0.5, 0.7, 0.96, Verdict.DEGRADED),
     ],
 )
-def test_the_confidence_is_of_the_gap_against_the_noise(
+def test_confidence_follows_from_the_gap_relative_to_the_noise(
     nodes: int, factor: float, noise: float, least: float, most: float, verdict: Verdict
 ) -> None:
-    """`noise`: how far apart the healthy nodes are, as natural logs."""
+    """`noise` is how far apart the healthy nodes are, in natural logs."""
     rates = {name: FAST * math.exp(noise * (n % 3 - 1)) for n, name in enumerate(names(nodes))}
     rates["node-1"] = median(rates.values()) * math.exp(noise) / factor
     streams = {(a, b): rates[a] for a, b in permutations(names(nodes), 2)}
@@ -166,7 +166,7 @@ def test_the_confidence_is_of_the_gap_against_the_noise(
         (8, lambda a, b: (a < "node-4") != (b < "node-4"), "tcp_stream", 32),
     ],
 )
-def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
+def test_suspect_for_a_slow_rate_has_a_number_judged_bad_by_peers(
     nodes: int, slow: Callable[[str, str], bool], metric: str, count: int
 ) -> None:
     streams = {(a, b): FAST / 64 if slow(a, b) else FAST for a, b in permutations(names(nodes), 2)}
@@ -207,7 +207,7 @@ def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
         (2, lambda a, b: SLOW if a == "node-1" else FAST, {"node-0--node-1"}),
     ],
 )
-def test_what_is_printed_as_slow_is_judged_slow(
+def test_summary_reports_slow_links_exactly_when_there_are_suspects(
     nodes: int, link: Callable[[str, str], float], expected: set[str]
 ) -> None:
     streams = explore(Plan(names(nodes)), network(link))
@@ -289,7 +289,7 @@ def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(
     assert all(name in slow_nodes(streams) for name in senders)
 
 
-def test_half_of_the_nodes_at_a_tenth_are_two_groups_and_no_pass() -> None:
+def test_slow_half_of_the_nodes_does_not_pass_and_blames_none() -> None:
     slow = {f"node-{i}" for i in range(32)}
     streams = explore(Plan(names(64)), network(lambda a, b: FAST / 10 if slow & {a, b} else FAST))
     assert slow_suspects(streams) == []

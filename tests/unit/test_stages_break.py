@@ -102,7 +102,7 @@ def test_a_run_in_which_nothing_breaks_passes(run: Run, alerts: list[RunResult])
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
+def test_exception_in_any_stage_loses_no_verdict_result_or_alert(
     run: Run, alerts: list[RunResult], monkeypatch: pytest.MonkeyPatch, module: object, name: str
 ) -> None:
     error = RecursionError("too deep")
@@ -131,7 +131,7 @@ def once(error: Exception, otherwise: Callable[[RunResult], str]) -> Callable[[R
     return run_json
 
 
-def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
+def test_result_that_cannot_be_redacted_shows_no_text_of_nodes(
     run: Run, alerts: list[RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, uncoded("node-1 said: hunter2"))

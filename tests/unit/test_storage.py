@@ -55,12 +55,12 @@ def test_an_answer_that_no_probe_gives_is_refused(
     "path",
     ["relative", "", "/a\nb", "/" + "x" * 300, "gs://", "gs://login:word@bucket", "gs://a b"],
 )
-def test_a_path_is_absolute_and_plain(path: str) -> None:
+def test_invalid_storage_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError):
         Storage(paths=(path,))
 
 
-def test_each_step_has_twice_the_nodes_and_the_last_one_all() -> None:
+def test_load_steps_double_the_nodes_up_to_all() -> None:
     assert [_steps(nodes) for nodes in (0, 1, 2, 5, 8)] == [
         [],
         [1],
@@ -70,5 +70,5 @@ def test_each_step_has_twice_the_nodes_and_the_last_one_all() -> None:
     ]
 
 
-def test_each_node_reads_from_another_one() -> None:
+def test_each_node_reads_the_files_of_the_next_node() -> None:
     assert (ring(["a"]), ring(["a", "b", "c"])) == ({}, {"a": "b", "b": "c", "c": "a"})

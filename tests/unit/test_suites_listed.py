@@ -16,7 +16,7 @@ MINUTE = 60
 
 
 @pytest.mark.parametrize(("timeout_s", "about_s"), [(10, 10), (120, 15)])
-def test_a_check_that_says_nothing_takes_a_start_and_never_more_than_its_timeout(
+def test_estimate_of_a_check_without_a_plan_is_capped_by_its_timeout(
     timeout_s: int, about_s: int
 ) -> None:
     (part,) = one_part(Devices(timeout_s=timeout_s), GPUS)
@@ -59,7 +59,9 @@ def test_checks_between_ranks_are_not_listed_for_one_rank() -> None:
     assert "collectives" not in {check for check, _ in alone.parts}
 
 
-def test_times_follow_from_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimated_time_follows_the_training_steps_of_the_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def planned(**training: int) -> Outline:
         document = load_suite("quick").model_dump()
         document["training"]["gpu"] |= training
@@ -82,7 +84,7 @@ def test_the_command_lists_every_suite(
     assert lines[-1].startswith("On 4 nodes with 8 GPUs. ")
 
 
-def test_the_nodes_may_be_those_of_a_cluster_file(
+def test_suite_list_uses_the_nodes_of_a_cluster_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "lab.yaml"

@@ -54,7 +54,7 @@ def until(true: Callable[[], bool]) -> None:
     ("script", "status"),
     [("exit 0", 0), ("exit 7", 7), ("exit 124", 124), ("exit 127", 127), ("kill -9 $$", 137)],
 )
-def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(
+def test_supervisor_returns_the_exit_status_of_the_command_silently(
     script: str, status: int
 ) -> None:
     with supervise(20, "sh", "-c", script) as process:
@@ -76,13 +76,13 @@ def test_the_command_gets_the_variables_and_is_found_without_them() -> None:
         assert "s3cret" not in str(process.args)
 
 
-def test_input_that_closes_before_the_variables_starts_nothing() -> None:
+def test_input_closed_before_the_variables_starts_no_command() -> None:
     program = [sys.executable, str(probe("supervise")), "20", "echo", "started"]
     done = subprocess.run(program, input=b"", stdout=subprocess.PIPE, check=False)
     assert done.stdout == b"\nseatrial-supervisor: not wanted any more\n"
 
 
-def test_time_up_ends_it_and_its_children() -> None:
+def test_time_limit_ends_the_command_and_its_children() -> None:
     with supervise(2, "sh", "-c", "sleep 300 & echo $!; wait") as process:
         out = first_line(process)
         assert re.fullmatch(
@@ -92,7 +92,7 @@ def test_time_up_ends_it_and_its_children() -> None:
     assert not alive(int(out))
 
 
-def test_closed_input_ends_it_and_what_hides_from_its_process_group() -> None:
+def test_closed_input_ends_the_command_and_children_in_other_sessions() -> None:
     with supervise(
         60, "sh", "-c", "setsid sh -c 'echo $$; trap \"\" TERM; sleep 300' & sleep 300"
     ) as process:

@@ -222,7 +222,7 @@ def _keys(table: ast.expr) -> Iterator[str]:
         ("site.run('doctor'); run('bundle'); subprocess.run([program])", []),
     ],
 )
-def test_a_program_is_found_wherever_it_is_started(text: str, programs: list[str]) -> None:
+def test_programs_started_in_code_are_found(text: str, programs: list[str]) -> None:
     assert list(programs_of(text)) == programs
 
 

@@ -36,10 +36,10 @@ def _say(program: Path, script: str) -> None:
         ("NVIDIA RTX 9999", "NVIDIA RTX 9999", 2, 2),
     ],
 )
-def test_its_gpus_or_two_ranks_on_its_processor_take_part(
+def test_this_machine_uses_its_gpus_or_two_cpu_ranks(
     nvidia_smi: Path, gpus: str, hardware: str, count: int, slots: int
 ) -> None:
-    """GPUs that the catalog does not know have their own name."""
+    """GPUs that are not in the catalog keep their printed name."""
     if gpus:
         _say(nvidia_smi, f"yes '{gpus}' | head -{count}")
     cluster = load_cluster(HERE)
@@ -67,6 +67,6 @@ def test_a_driver_that_does_not_answer_is_reported(nvidia_smi: Path) -> None:
         load_cluster(HERE)
 
 
-def test_a_file_named_this_machine_wins(nvidia_smi: Path) -> None:
+def test_file_named_this_machine_takes_precedence_over_the_keyword(nvidia_smi: Path) -> None:
     HERE.write_text("name: mine\nnodes: 4\nplatform: {kind: local}\n")
     assert load_cluster(HERE).name == "mine"

@@ -30,8 +30,8 @@ def test_a_stream_that_is_slow_once_is_not_blamed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_no_node_and_link_is_blamed_that_was_not_tried_three_times(seed: int) -> None:
-    """Single streams are slow at random, as where a few cores play many nodes."""
+def test_nodes_and_links_are_blamed_only_after_three_tries(seed: int) -> None:
+    """Single streams are slow at random, as on a machine whose few cores run many nodes."""
     rng, tries = random.Random(seed), Counter[frozenset[str]]()
 
     def busy(pairs: Sequence[Pair]) -> Streams:
@@ -76,7 +76,7 @@ def test_weekly_runs_measure_every_link_too(nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 12, 33])
-def test_a_partner_in_turn_comes_on_top_of_the_ring(nodes: int) -> None:
+def test_daily_partner_pairs_are_measured_in_addition_to_the_ring(nodes: int) -> None:
     ring = [frozenset(pair) for batch in Plan(names(nodes)).rounds() for pair in batch]
     for day in range(nodes):
         planned = [

@@ -204,7 +204,7 @@ def test_a_summary_counts_where_mpirun_had_to_be_ended(check: Callable[..., Chec
     assert check(result(printed(), None, reaped=True)).verdict is Verdict.PASS
 
 
-def test_a_head_that_is_gone_fails(check: Callable[..., Check]) -> None:
+def test_training_fails_when_the_head_is_unreachable(check: Callable[..., Check]) -> None:
     done = check(RemoteError("node-0 (10.0.0.1 port 222): connection refused"))
     assert (done.verdict, "connection refused" in done.reason.sentence) == (Verdict.FAIL, True)
 
@@ -274,11 +274,11 @@ def test_the_progress_of_steps_is_logged(
     ],
     ids=lambda event: event[:40],
 )
-def test_what_is_no_whole_event_is_none(event: str) -> None:
+def test_incomplete_training_events_are_ignored(event: str) -> None:
     assert read_event(event) is None
 
 
-def test_numbers_that_are_not_finite_are_none() -> None:
+def test_nonfinite_numbers_in_an_event_become_none() -> None:
     event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
     assert event
     assert event.model_dump() == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
@@ -287,7 +287,9 @@ def test_numbers_that_are_not_finite_are_none() -> None:
 # Each rank vouches for itself.
 
 
-def test_a_summary_is_what_the_ranks_report_of_themselves(check: Callable[..., Check]) -> None:
+def test_summary_that_contradicts_a_rank_report_is_inconclusive(
+    check: Callable[..., Check],
+) -> None:
     lines = printed()
     without = [line for line in lines if not ('"part"' in line and line.rank == 2)]
     other = [
@@ -417,10 +419,10 @@ def test_sums_that_are_wrong_or_do_not_end_are_no_pass_and_nothing_is_trained(
         '{"event": "all_reduce", "ranks": ' + "[" * 5000,
     ],
 )
-def test_a_broken_or_hostile_event_is_none(line: str) -> None:
+def test_malformed_all_reduce_events_are_ignored(line: str) -> None:
     assert read_sums(line) is None
 
 
-def test_nightly_and_acceptance_have_the_recipes_fifty_rounds() -> None:
+def test_nightly_and_acceptance_do_fifty_all_reduce_rounds() -> None:
     sections = [load_suite(name).section(Training) for name in ("quick", "nightly", "acceptance")]
     assert [section and section.all_reduce_rounds for section in sections] == [0, 50, 50]

@@ -60,7 +60,7 @@ def test_the_log_of_a_run_names_the_late_rank(tmp_path: Path) -> None:
     assert done.output.startswith("rank 2 on node-2 did not enter all_gather 5 of group default_pg")
 
 
-def test_a_rank_that_says_nothing_is_named() -> None:
+def test_rank_without_a_dump_is_named() -> None:
     check = conclude_hang(make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(3, 5)], 1))
     assert check
     assert [
@@ -74,7 +74,7 @@ def test_a_rank_that_waits_for_a_silent_one_is_not_named() -> None:
     assert suspect_names(check) == ["node-3"]
 
 
-def test_no_rank_speaks_for_another() -> None:
+def test_dump_printed_by_another_rank_is_ignored() -> None:
     lines = [stuck(rank, 5) for rank in range(4)]
     forged = RankLine(stuck(1, 4), 3)
     assert conclude_hang(make_testbed(), result([*lines, forged], 1)) is None
@@ -83,7 +83,7 @@ def test_no_rank_speaks_for_another() -> None:
 RAS = ["DEAD", "  Process 60004 on node 10.0.0.13 managing GPU 0"]
 
 
-def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
+def test_nccl_ras_status_is_shown_but_blames_nobody_by_itself() -> None:
     named = conclude_hang(
         make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1)
     )
@@ -140,6 +140,8 @@ def test_the_log_of_an_own_training_is_judged(
         ({"model": "resnet50", "precision": "fp8"}, "fp8 is for llama"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(document: dict[str, Any], complaint: str) -> None:
+def test_inconsistent_training_options_are_refused(
+    document: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         Workload.model_validate(document)

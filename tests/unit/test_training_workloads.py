@@ -28,7 +28,7 @@ def of_cluster(workload: Workload) -> dict[str, Measurement]:
     }
 
 
-def test_another_learning_rate_is_another_loss_and_no_other_speed() -> None:
+def test_learning_rate_changes_the_series_of_loss_and_not_of_speed() -> None:
     usual, faster = (
         {metric: m.series() for metric, m in of_cluster(workload).items()}
         for workload in (Workload(steps=20), Workload(steps=20, learning_rate=0.1))
@@ -44,7 +44,7 @@ def sized(layers: int, width: int, heads: int, sequence_length: int, vocabulary:
     return [word for name, value in size.items() for word in (f"--{name}", str(value))]
 
 
-def test_small_images_are_planned_as_such() -> None:
+def test_estimated_time_is_shorter_for_small_images() -> None:
     def planned_s(**section: Any) -> float:
         training = Training(model="resnet18", steps=1000, **section)
         (part,) = plan_training(
@@ -97,7 +97,7 @@ def test_small_images_are_planned_as_such() -> None:
         ),
     ],
 )
-def test_what_is_trained_is_told_the_probe_and_is_a_condition(
+def test_workload_is_passed_to_the_probe_and_recorded_as_conditions(
     section: dict[str, Any], arguments: list[str], conditions: dict[str, Any]
 ) -> None:
     settings = Training(**section)
@@ -129,13 +129,13 @@ def test_what_is_trained_is_told_the_probe_and_is_a_condition(
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(section: dict[str, Any], message: str) -> None:
+def test_inconsistent_training_section_is_refused(section: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Training(**section)
 
 
-def test_no_two_sizes_of_a_transformer_are_one_series() -> None:
-    """Neither history nor catalog compares what differs in one of the five."""
+def test_each_transformer_size_is_its_own_series() -> None:
+    """Neither history nor catalog compares trainings that differ in one of the five sizes."""
     changes: list[dict[str, int]] = [{}, {"layers": 5}, {"width": 256}, {"heads": 4}]
     changes += [{"sequence_length": 64}, {"vocabulary": 512}]
     workloads = [
@@ -152,7 +152,7 @@ def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:
     assert Training().workload(gpus=True).model == "tiny"
 
 
-def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
+def test_flops_mfu_communication_share_and_inference_are_recorded() -> None:
     testbed = replace(make_testbed(), nodes=tuple(replace(n, gpus=1) for n in make_testbed().nodes))
     lines = printed(flops_per_sample=24.5e9, communication_share=0.1, inference_samples_s=9000.0)
     trained = read_training_result(lines, testbed)
@@ -172,11 +172,9 @@ def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
     assert (by_metric["inference"].value, by_metric["inference"].better) == (9000.0, "higher")
 
 
-def test_the_operations_of_a_transformer_are_six_for_each_weight_and_token_and_those_of_attention() -> (
-    None
-):
-    """Kaplan et al., "Scaling laws for neural language models", 2020, table 1, forward and twice
-    that backward.
+def test_transformer_flops_are_six_per_weight_and_token_plus_attention() -> None:
+    """Kaplan et al., "Scaling laws for neural language models", 2020, table 1: forward, and twice
+    that for backward.
     """
     tiny = TransformerSize(layers=2, width=16, heads=1, sequence_length=20, vocabulary=50)
     layer = 4 * 16 * 16 + 2 * 16 * 64  # four projections, and two matrices of four times the width

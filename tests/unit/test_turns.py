@@ -90,7 +90,7 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(
     assert (limit.given_back, held.lost) == (1, None)
 
 
-def test_a_run_learns_that_another_took_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_notices_that_another_run_took_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     # One that has died, and still has its label
     held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]
     with slot(Limit(None), monkeypatch, 30, held, others):
@@ -133,7 +133,9 @@ def test_a_file_system_without_locks_does_not_block_a_run(
     lock.close()
 
 
-def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_works_without_the_holder_name_on_a_full_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lock, other = FileLock("a", "run-1"), FileLock("a", "run-2")
     monkeypatch.setattr(os, "pwrite", failing(errno.EDQUOT))
     assert lock.take()

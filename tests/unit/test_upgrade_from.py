@@ -68,7 +68,7 @@ def test_the_history_keeps_its_runs_numbers_and_verdicts(history: Path) -> None:
         ("baseline", "diff", "night-3"),
     ],
 )
-def test_commands_take_its_runs(
+def test_commands_work_on_runs_of_an_earlier_version(
     words: tuple[str, ...], history: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = command(*words)

@@ -96,7 +96,7 @@ def test_files_are_uploaded_to_their_documented_places(tmp_path: Path, bucket: A
     assert "seatrial.launch" not in there[CONNECTIVITY]
 
 
-def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
+def test_files_are_uploaded_to_a_local_folder(tmp_path: Path) -> None:
     run = a_run(tmp_path / "out", f"file://{tmp_path}/new/folder", **FILES)
     assert upload(run) == f"files: file://{tmp_path}/new/folder/r1/"
     assert (
@@ -126,10 +126,10 @@ def test_nothing_is_uploaded_through_a_planted_link(tmp_path: Path, mode: int) -
     assert victim.read_text() == "mine"
 
 
-def test_what_an_earlier_run_left_in_the_same_folder_stays_here(
+def test_files_of_an_earlier_run_in_the_same_folder_are_not_uploaded(
     tmp_path: Path, bucket: Any
 ) -> None:
-    """Also where the clock was set back between the two."""
+    """Even if the clock was set back between the two runs."""
     run = a_run(tmp_path, "memory://bucket", **FILES)
     set_aside(tmp_path)
     a_run(tmp_path, "memory://bucket", **{"run.json": "{}", "logs__training.log": "of this run\n"})

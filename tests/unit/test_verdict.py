@@ -63,7 +63,7 @@ def concluded(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     return verdict, reason.sentence
 
 
-def test_a_number_is_said_with_unit_what_it_was_held_against_and_the_difference() -> None:
+def test_reason_states_number_unit_baseline_and_difference() -> None:
     verdict, reason = conclude([_connectivity(_slow("node-2", 23.64, -0.937))], nodes=4)
     assert (verdict, reason.sentence) == (
         DEGRADED,
@@ -112,7 +112,7 @@ def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
     assert concluded(checks, nodes=16) == (FAIL, reason)
 
 
-def test_the_number_of_a_worse_check_that_a_milder_one_names_a_node_for_is_said_once() -> None:
+def test_number_shared_by_two_checks_is_stated_once_in_the_reason() -> None:
     judgement = replace(_slow("node-2", 23.64, -0.937), verdict=FAIL)
     checks = [
         Check(
@@ -127,7 +127,7 @@ def test_the_number_of_a_worse_check_that_a_milder_one_names_a_node_for_is_said_
     assert concluded(checks, nodes=4) == (FAIL, sentence)
 
 
-def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
+def test_reason_names_a_shared_cause_once_and_says_if_no_node_explains_it() -> None:
     launch = Check("launch", INCONCLUSIVE, uncoded("the image cannot be pulled"))
     rest = [
         Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch"))
@@ -149,7 +149,7 @@ def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> Non
     assert reason.sentence == "no single node explains it: collectives: no rows; also training"
 
 
-def test_what_else_is_bad_is_named_in_short() -> None:
+def test_other_problems_are_summarised_in_the_reason() -> None:
     nodes = [
         Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)
     ]
@@ -171,7 +171,9 @@ def test_what_else_is_bad_is_named_in_short() -> None:
         (INCONCLUSIVE, "ip", "since 13 Mar 2026 02:00 UTC (run r1, 2 runs), passed before"),
     ],
 )
-def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, line: str) -> None:
+def test_since_line_states_when_the_verdict_began(
+    verdict: Verdict, earlier: str, line: str
+) -> None:
     kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
     start = samples.STARTED
     rows = [
@@ -185,8 +187,8 @@ def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, line: str) -
 @pytest.mark.parametrize(
     ("later", "runs"), [(1, "1 run of this suite here lies"), (4, "4 runs of this suite here lie")]
 )
-def test_runs_in_the_future_are_no_first_run(later: int, runs: str) -> None:
-    """The clock of this machine was set back."""
+def test_since_line_mentions_runs_in_the_future(later: int, runs: str) -> None:
+    """As after the clock of this machine was set back."""
     line = (
         f"{runs} in the future of this run and were not compared with it: check this "
         "machine's clock"
@@ -211,7 +213,7 @@ def _run() -> RunResult:
     )
 
 
-def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path) -> None:
+def test_all_outputs_show_the_same_summary_lines_and_run_json_keeps_them(tmp_path: Path) -> None:
     run = _run()
     step = (CATALOG["ssh-refused"].next_step or "").rstrip(".")
     expected = [
@@ -229,7 +231,7 @@ def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path
     assert list(lines(load_result(tmp_path))) == expected
 
 
-def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
+def test_history_marks_runs_without_a_baseline(tmp_path: Path) -> None:
     judged = sample_sweeps.judge(sample_sweeps.plateau(0.7), 0.7, 0.1, "history")
     nothing = replace(judged, source="sanity", expected=type(judged.expected)())
     with open_store(f"sqlite:///{tmp_path / 'h.sqlite'}") as store:
@@ -266,7 +268,7 @@ def test_each_verdict_has_its_exit_status() -> None:
     assert [verdict.exit_status for verdict in WORST_FIRST] == [1, 1, 1, 3, 3, 0]
 
 
-def test_the_reason_is_that_of_the_worst_checks() -> None:
+def test_reason_is_that_of_the_worst_check() -> None:
     checks = [
         Check("a", Verdict.PASS, uncoded("fine")),
         Check("b", Verdict.FAIL, uncoded("broken")),
@@ -290,7 +292,7 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
         ("no answer", Verdict.INCONCLUSIVE, {"n1": 0.9}, "a: no answer"),
     ],
 )
-def test_the_reason_of_a_fault_is_what_its_suspect_did(
+def test_reason_of_a_fault_is_the_evidence_of_its_suspect(
     reason: str, verdict: Verdict, suspects: dict[str, float], evidence: str
 ) -> None:
     blamed = tuple(

@@ -15,7 +15,7 @@ from tests.command_line import command
 VERDICTS_PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 
 
-def test_the_page_of_verdicts_lists_each_and_no_other() -> None:
+def test_page_of_verdicts_lists_exactly_all_verdicts() -> None:
     table = VERDICTS_PAGE.read_text().partition("| verdict |")[2].partition("\n\n")[0]
     listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert sorted(listed) == sorted(verdict.value for verdict in Verdict)
@@ -27,7 +27,7 @@ def test_every_unit_of_a_metric_is_explained() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({word.name for word in words()}))
-def test_each_word_is_found_by_its_name(name: str) -> None:
+def test_each_glossary_word_is_found_by_its_name(name: str) -> None:
     assert name in {word.name for word in look_up(name)}
 
 
