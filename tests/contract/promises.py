@@ -99,7 +99,7 @@ class Promises:
         states.keep(folder, -1)
         assert run.run_id in {leftover.run_id for leftover in stranger.leftovers()}
 
-    def test_a_run_that_never_came_up_has_nothing_to_keep_collect_or_tear_down(
+    def test_keep_collect_and_teardown_of_a_run_that_never_came_up_do_nothing(
         self, platform: Platform, run: Run
     ) -> None:
         assert not platform.keep(run.run_id, 600)

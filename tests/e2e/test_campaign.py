@@ -93,7 +93,7 @@ def is_sshd(pid: int) -> bool:
     return False
 
 
-def test_the_same_command_goes_on_where_a_killed_campaign_was(console: Console, soak: Path) -> None:
+def test_killed_campaign_is_resumed_by_the_same_command(console: Console, soak: Path) -> None:
     cluster = console.cluster(3)
     process = start(console, cluster, soak)
     until_phase(console, process, 2, nodes=3)

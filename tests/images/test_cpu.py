@@ -268,13 +268,13 @@ def test_seatrial_finish_ends_a_node_from_within(pair: list[Container]) -> None:
     assert pair[1].wait_exit() == 0
 
 
-def test_a_node_leaves_when_its_time_is_over(image: str, keys: Keys) -> None:
+def test_node_exits_when_its_time_is_over(image: str, keys: Keys) -> None:
     node = lane.start(image, "node-0", keys.folder, ("--env", "SEATRIAL_MAX_SECONDS=2"))
     assert node.wait_exit() == 0
     assert "2 s are over" in node.logs()
 
 
-def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) -> None:
+def test_worker_exits_after_its_head_is_gone(image: str, keys: Keys, network: str) -> None:
     head = lane.start(image, "node-0", keys.folder, ("--network", network))
     head.wait_ready()
     worker = lane.start(

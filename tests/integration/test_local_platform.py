@@ -96,7 +96,7 @@ def at_work(command: str) -> bool:
     )
 
 
-def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
+def test_launch_fails_when_no_node_answers(local_testbed: LocalTestbed) -> None:
     with (
         pytest.raises(LaunchError, match="no node's sshd answers on port 222"),
         local_testbed(nodes=1, faults=[{"node": "node-0", "sshd": "stopped"}]),

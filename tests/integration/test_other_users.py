@@ -61,12 +61,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line
 
 
-def test_only_folders_of_the_user_are_read(
+def test_state_folders_of_other_users_are_not_read(
     tmp_path_factory: pytest.TempPathFactory, victim: Process
 ) -> None:
-    """In a temporary directory that everybody can write to, and in a place among the user's state
-    that is another's.
-    """
+    """Neither in a world-writable temporary directory nor among the state of the user."""
     shared = tmp_path_factory.mktemp("shared")
     for above in [shared, *shared.parents][:3]:
         above.chmod(above.stat().st_mode | 0o011)
@@ -117,7 +115,7 @@ def test_folder_or_run_owned_by_another_user_is_refused(
 
 
 @pytest.mark.parametrize("link", ["", "r1"], ids=["the place", "a run"])
-def test_a_link_is_not_followed(
+def test_reap_does_not_follow_symbolic_links(
     root: Path, tmp_path: Path, victim: Process, capsys: pytest.CaptureFixture[str], link: str
 ) -> None:
     plant(tmp_path / "elsewhere" / "r1", 0, victim)
@@ -130,7 +128,7 @@ def test_a_link_is_not_followed(
     assert (tmp_path / "elsewhere" / "r1" / "keeper.json").exists()
 
 
-def test_a_place_that_others_can_open_is_refused(
+def test_state_folder_open_to_other_users_is_refused(
     root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plant(root / "r1", 0, victim)

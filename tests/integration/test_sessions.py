@@ -104,7 +104,7 @@ def _hostnames(testbed: Testbed) -> MpiResult:
 
 
 @pytest.mark.parametrize("name", ["tagged table", "wrong"])
-def test_a_sweep_has_the_numbers_of_its_ranks(
+def test_forged_tables_in_the_output_do_not_change_the_numbers_of_a_sweep(
     forging: tuple[Run, Testbed, Path], name: str
 ) -> None:
     run, testbed, script = forging
@@ -114,10 +114,10 @@ def test_a_sweep_has_the_numbers_of_its_ranks(
     assert max(m.value for m in check.measurements if m.metric == "busbw") < 1000
 
 
-def test_a_rank_that_does_not_report_itself_makes_no_result(
+def test_sweep_with_a_rank_that_did_not_report_itself_is_inconclusive(
     forging: tuple[Run, Testbed, Path], tmp_path: Path
 ) -> None:
-    """The shell of node-1's ranks starts their program and leaves out rank.sh."""
+    """The shell on node-1 starts the program of its ranks without rank.sh."""
     run, testbed, script = forging
     shell = tmp_path / "shells" / "sh"
     shell.parent.mkdir()

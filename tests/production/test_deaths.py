@@ -126,10 +126,8 @@ def test_a_killed_runner_ends_its_run_as_crashed(served: Site, out: Path) -> Non
     goes_on(served)
 
 
-def test_a_stopped_runner_ends_its_run_and_takes_no_other(served: Site, out: Path) -> None:
-    """As at the end of `seatrial serve`: its run takes its own nodes down, and says what became of
-    it.
-    """
+def test_stopped_runner_ends_its_run_and_starts_no_other(served: Site, out: Path) -> None:
+    """As at the end of `seatrial serve`: the run takes down its own nodes and records a verdict."""
     flow_run = start_long(served, out)
     (runner,) = served.pids(RUNNER)
     os.kill(runner, signal.SIGTERM)

@@ -109,7 +109,7 @@ def test_a_test_gives_way_to_a_job_and_blames_nobody(
     until(lambda: "CANCELLED" in slurm.command("sacct", "-nPX", f"--jobs={job}", "--format=State"))
 
 
-def test_the_gate_lets_in_what_passes_and_keeps_out_what_fails(
+def test_gate_admits_a_node_that_passes_and_keeps_out_one_that_fails(
     slurm: SlurmCluster, slurm_console: Console, file: Path
 ) -> None:
     for _ in range(3):  # a pass that is compared with nothing opens no gate

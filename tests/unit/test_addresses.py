@@ -37,5 +37,5 @@ def test_url_is_split_into_scheme_user_host_and_port() -> None:
         ("", False),
     ],
 )
-def test_loopback_addresses_are_this_machine(host: str, here: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, here: bool) -> None:
     assert is_loopback(host) is here

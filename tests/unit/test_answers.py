@@ -75,7 +75,7 @@ def test_invalid_facts_are_refused_with_the_field(line: str, problem: str) -> No
     assert len(str(error.value)) <= MAX_TEXT
 
 
-def test_control_characters_are_not_shown() -> None:
+def test_control_characters_in_an_answer_are_replaced() -> None:
     facts = read_answer(Facts, answer(hostname="\x1b[31mnode\u202e"))
     assert facts.hostname == "\N{REPLACEMENT CHARACTER}[31mnode\N{REPLACEMENT CHARACTER}"
 

@@ -93,10 +93,9 @@ def test_no_floor_is_above_what_was_measured_at_its_size() -> None:
 MEASURED = [row for row in references() if row.kind == "measured"]
 
 
-def test_a_published_figure_meets_its_own_reference() -> None:
-    """The best of its size passes.
-
-    Another algorithm's may be called slow, and broken only below a published floor.
+def test_published_measurement_passes_its_own_reference() -> None:
+    """The best of its size passes. One of another algorithm may be degraded, and fails only below a
+    published floor.
     """
     for row in MEASURED:
         setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
@@ -142,7 +141,7 @@ def test_between_sizes_the_catalog_interpolates_on_log_scales_and_says_so() -> N
         Setup("GB200-NVL72", 4, 4, 4, None),
     ],
 )
-def test_another_configuration_has_no_comparable_reference(setup: Setup) -> None:
+def test_configuration_that_nobody_published_has_no_reference(setup: Setup) -> None:
     assert from_catalog(setup, "all_reduce", 16 * G) is None
 
 
@@ -264,7 +263,7 @@ def _pin(low: float | None, high: float | None, unit: str = "GB/s") -> Pin:
     return Pin("s", 400.0, low, high, unit, "ann", datetime(2026, 11, 2, tzinfo=UTC))
 
 
-def test_a_pin_judges_by_its_own_bounds() -> None:
+def test_pin_gives_a_baseline_with_its_own_bounds() -> None:
     baseline = from_pin(busbw(1), _pin(380, None))
     assert baseline is not None
     assert (baseline.low, baseline.floor) == (380, 190)
@@ -297,9 +296,9 @@ def measured(metric: str, operation: str, **conditions: ConditionValue) -> Measu
     )
 
 
-def test_each_sweep_has_its_own_sizes() -> None:
-    """Operations, arms and algorithms are sweeps of their own; placements and sizes are rows of
-    one.
+def test_sizes_are_collected_per_operation_arm_and_algorithm() -> None:
+    """Operations, arms and algorithms are separate sweeps; placements and sizes are rows of one
+    sweep.
     """
     rows = [
         measured("busbw", operation, message_bytes=size, placement=placement)

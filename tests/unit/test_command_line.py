@@ -106,7 +106,7 @@ def test_wrong_arguments_are_one_line(
     assert len(err) < 500
 
 
-def test_a_node_before_its_cluster_is_refused_with_the_right_order(
+def test_release_refuses_node_before_cluster_and_shows_the_right_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "lab.yaml"

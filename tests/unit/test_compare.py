@@ -59,7 +59,7 @@ def test_bad_plateau_decides_alone_and_leads_the_reason() -> None:
     assert check.reason.sentence.endswith("; also all_reduce busbw")
 
 
-def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
+def test_single_slow_size_passes_and_is_mentioned_in_the_reason() -> None:
     check = settled_by(
         collectives(
             busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)
@@ -116,7 +116,7 @@ def test_nan_at_one_size_is_inconclusive() -> None:
     assert "not a finite number" in check.reason.sentence
 
 
-def test_the_checks_own_bad_verdict_and_reason_stay_first() -> None:
+def test_bad_verdict_and_reason_of_a_check_stay_first() -> None:
     corrupt = settled_by(
         collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers")
     )
@@ -313,7 +313,7 @@ def test_nodes_without_a_number_that_others_have_are_inconclusive(
     assert ("node-11" in check.reason.sentence) is (bool(names) and count == 11)
 
 
-def test_all_nodes_measured_pass() -> None:
+def test_devices_measured_on_all_nodes_pass() -> None:
     assert judged(rates(dict.fromkeys(NAMES, 100.0))).verdict is Verdict.PASS
 
 

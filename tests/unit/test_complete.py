@@ -47,12 +47,14 @@ def completed(*words: str) -> list[str]:
         (("rep",), ["replay", "report"]),
     ],
 )
-def test_shipped_values_complete_a_word(words: tuple[str, ...], some: list[str]) -> None:
+def test_commands_fields_and_examples_complete_a_word(
+    words: tuple[str, ...], some: list[str]
+) -> None:
     assert set(some) <= set(completed(*words))
     assert all(value.startswith(words[-1]) for value in completed(*words))
 
 
-def test_runs_and_clusters_are_those_of_the_history(
+def test_run_ids_and_cluster_names_complete_from_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.db")

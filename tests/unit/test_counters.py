@@ -94,7 +94,7 @@ def test_a_node_without_gpus_is_asked_again_for_its_fabric_ports(tmp_path: Path)
     assert notes.keys() == {"link-errors-rose", "packets-lost", "errors-in-run"}
 
 
-def test_quiet_nodes_have_no_note(tmp_path: Path) -> None:
+def test_unchanged_counters_make_no_note(tmp_path: Path) -> None:
     assert revisited(tmp_path, {}, slow()) == ([slow()], {})
 
 

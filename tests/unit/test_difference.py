@@ -72,8 +72,8 @@ def test_added_removed_and_changed_software_is_listed() -> None:
     ]
 
 
-def test_the_furthest_move_against_its_own_noise_comes_first() -> None:
-    """5 % of a series that its history knows to 1 % is more than 20 % of one that nobody knows."""
+def test_changes_are_sorted_by_their_size_relative_to_noise() -> None:
+    """5 % of a series with a known noise of 1 % is more than 20 % of one with unknown noise."""
     quiet = (plateau(100.0, "broadcast"), plateau(95.0, "broadcast"))
     judged = [by_history(m, 100.0, 100.0 * math.exp(-0.01 * INTERVAL_WIDTH)) for m in quiet]
     before = run(plateau(100.0), quiet[0], judgements=judged[:1])
@@ -210,7 +210,7 @@ def test_only_a_verdict_or_a_move_beyond_the_noise_of_many_numbers_fails_a_compa
     assert command("compare", first, far) == 0
 
 
-def test_a_table_says_what_did_not_change(
+def test_compare_states_that_nothing_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path / "a", run(judgements=[by_history(plateau(100.0), 100.0, 90.0)]))

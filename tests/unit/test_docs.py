@@ -92,8 +92,8 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert not loaded | imported
 
 
-def test_no_page_has_a_link_that_leaves_the_site_for_a_file(site: Path) -> None:
-    """A link to what is no page becomes its name (scripts/site.py)."""
+def test_relative_links_of_site_pages_stay_within_the_site(site: Path) -> None:
+    """scripts/site.py replaces links to other files by their names."""
     targets = {
         (path, target)
         for path in site.rglob("*.html")

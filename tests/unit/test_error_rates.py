@@ -57,7 +57,7 @@ def test_recorded_nights_follow_each_other_with_the_readings_that_were_taken() -
 
 
 @pytest.mark.parametrize("source", PUBLIC)
-def test_public_runs_follow_each_other_one_reading_each(source: str) -> None:
+def test_rows_of_public_runs_are_drawn_in_their_recorded_order(source: str) -> None:
     with PUBLIC[source].open(newline="") as file:
         recorded = np.array([line[1:] for line in list(csv.reader(file))[1:]], dtype=float)
     assert recorded.shape == (360, 4)
@@ -121,7 +121,7 @@ def test_share_is_shown_with_its_wilson_interval() -> None:
     assert str(Count(5, 1000)) == "0.5 % (0.21 %–1.17 %)"
 
 
-def test_the_table_of_the_page_is_that_of_all_rates() -> None:
+def test_table_of_the_page_matches_the_csv_of_error_rates() -> None:
     with TARGET.with_suffix(".csv").open() as file:
         headings, *lines = csv.reader(file)
     assert tuple(headings) == HEADINGS

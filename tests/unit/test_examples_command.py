@@ -13,7 +13,7 @@ from tests.command_line import command
 ROOT = Path(__file__).parents[2]
 
 
-def test_all_that_ships_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_shipped_example_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("examples", "--json") == 0
     listed = json.loads(capsys.readouterr().out)
     names = [each["name"] for each in listed]
@@ -47,7 +47,9 @@ def test_a_cluster_file_is_printed_and_written_with_its_schema(
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_folder_is_written_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_folder_is_written_completely(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("examples", "helm", "--out", str(tmp_path)) == 0
     source = {
         path.relative_to(ROOT / "deployments") for path in (ROOT / "deployments/helm").rglob("*")

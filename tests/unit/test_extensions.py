@@ -57,7 +57,7 @@ class Rack(PlatformSettings):
         (readers._accepted, "burnin", print, "TypeError("),
     ],
 )
-def test_an_unusable_entry_point_is_one_line(
+def test_unusable_entry_point_is_one_warning_line(
     accept: Callable[[str, Any], Any],
     name: str,
     loaded: object,
@@ -75,7 +75,7 @@ def test_an_unusable_entry_point_is_one_line(
     assert problem in line
 
 
-def test_packages_that_announce_the_group_are_found(
+def test_entry_points_of_installed_packages_are_found_by_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = tmp_path / "mine-1.0.dist-info"

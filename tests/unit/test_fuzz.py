@@ -65,7 +65,7 @@ def old_enough(age, names, on=True):
 '''
 
 
-def test_one_thing_is_changed_at_a_time_and_the_rest_of_the_file_stays() -> None:
+def test_each_mutant_changes_one_expression_and_nothing_else() -> None:
     made = list(mutants("a.py", SOURCE.encode()))
     assert [(each.line, each.old, each.new) for each in made] == [
         (6, "not on or age >= 5", "(not on and age >= 5)"),

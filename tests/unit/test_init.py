@@ -180,7 +180,9 @@ def lost(of: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_labels_of_a_node_stay_in_their_comment(site: Callable[[Site], None]) -> None:
+def test_hostile_node_labels_cannot_add_fields_to_the_cluster_file(
+    site: Callable[[Site], None],
+) -> None:
     site(Site(node({PRODUCT: "X\nfaults: []\x1b[2J" + "y" * 9_000}, {"nvidia.com/gpu": "4"})))
     with pytest.raises(InputError, match=r"site\.yaml: line \d+: hardware"):
         written("--platform", "kubernetes", "--yes")
@@ -271,7 +273,7 @@ def test_init_without_input_names_the_question_and_the_yes_option() -> None:
     assert not Path("site.yaml").exists()
 
 
-def test_a_file_is_never_overwritten() -> None:
+def test_init_never_overwrites_a_file() -> None:
     Path("site.yaml").write_text("mine")
     with pytest.raises(InputError, match=r"site\.yaml: is there already"):
         written("--platform", "this-machine", "--yes")

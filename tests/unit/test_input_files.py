@@ -399,7 +399,7 @@ def test_a_package_that_an_upload_lacks_is_named_with_the_command_that_installs_
 @pytest.mark.parametrize(
     ("text", "size"), [("8", 8), (4096, 4096), ("64K", 65536), ("16M", 1 << 24), ("8GiB", 1 << 33)]
 )
-def test_sizes_are_binary(text: object, size: int) -> None:
+def test_sizes_are_read_in_binary_units(text: object, size: int) -> None:
     assert parse_size(text) == size
     assert parse_size(format_size(size)) == size
 

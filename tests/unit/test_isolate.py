@@ -81,7 +81,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return own
 
 
-def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(
+def test_no_node_is_isolated_without_the_isolate_field_or_a_certain_suspect(
     scontrol: list[tuple[str, ...]],
 ) -> None:
     unset = cluster("slurm").model_copy(update={"isolate": None})

@@ -62,7 +62,7 @@ def test_value_between_interval_and_floor_is_degraded() -> None:
     assert result.expected.low == pytest.approx(0.3)
 
 
-def test_where_lower_is_better_the_bounds_lie_above() -> None:
+def test_bounds_lie_above_the_baseline_when_lower_is_better() -> None:
     known = approved("lower", 10.0, 1.0)
     assert verdict(step_time(3.0), known) is Verdict.PASS
     assert verdict(step_time(30.0), known) is Verdict.DEGRADED
@@ -88,7 +88,7 @@ def test_pin_takes_precedence_over_a_slower_catalog_verdict() -> None:
     assert verdict(plateau(300), [catalog, pin]) is Verdict.PASS
 
 
-def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
+def test_number_without_a_baseline_passes_by_sanity_and_says_so() -> None:
     result = judged(plateau(0.5), [])
     assert (result.verdict, result.source) == (Verdict.PASS, "sanity")
     assert "no baseline yet (finite, positive)" in result.reason.sentence
@@ -108,7 +108,7 @@ def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
         (Measurement("loss_drop", -0.1, "", CLUSTER), Verdict.PASS),
     ],
 )
-def test_a_broken_number_is_never_held_against_a_baseline(
+def test_invalid_number_is_judged_without_its_baseline(
     measurement: Measurement, expected: Verdict
 ) -> None:
     generous = Baseline("pinned", 1.0, None, None, None, 1, "anything goes")

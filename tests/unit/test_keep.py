@@ -105,7 +105,7 @@ def test_remembered_cluster_file_is_read_back_unchanged(root: Path, path: Path) 
     assert (states.find("r1"), states.run_ids()) == (folder, ["r1"])
 
 
-def test_one_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[str, str]] = []
     monkeypatch.setattr(
         step, "teardown", lambda cluster, run_id: ended.append((cluster.name, run_id))

@@ -69,7 +69,7 @@ def test_root_runs_sshd_as_root_and_a_plain_user_as_itself() -> None:
     assert "ip_unprivileged_port_start" in script(USER)
 
 
-def test_faults_are_in_the_script_of_their_node_alone() -> None:
+def test_fault_is_only_in_the_scripts_of_its_nodes() -> None:
     faults = [
         {"node": "node-1", "rate": "200mbit"},
         {"link": ["node-0", "node-2"], "state": "down"},
@@ -82,7 +82,7 @@ def test_faults_are_in_the_script_of_their_node_alone() -> None:
     assert "sshd" not in stopped.replace("/run/sshd", "")
 
 
-def test_the_end_of_a_node_is_the_last_fault_of_its_check() -> None:
+def test_fault_that_stops_a_node_comes_last_among_faults_of_a_check() -> None:
     later = [
         {"node": "node-1", **fault, "after": "connectivity"}
         for fault in ({"sshd": "stopped"}, {"rate": "8kbit"})
@@ -92,17 +92,15 @@ def test_the_end_of_a_node_is_the_last_fault_of_its_check() -> None:
     assert waiting[1:4] == ["rm /state/nodes/node-1/after-connectivity", "kill -KILL -1", ") &"]
 
 
-def test_the_accounts_home_is_replaced_and_the_others_stay() -> None:
+def test_passwd_file_replaces_only_the_home_of_the_account() -> None:
     text = plan.passwd_file(
         "root:x:0:0:root:/root:/bin/bash\nsshd:x:101::/run/sshd:/bin/false\n", ROOT, Path("/h")
     )
     assert text == "root:x:0:0::/h:/bin/sh\nsshd:x:101::/run/sshd:/bin/false\n"
 
 
-def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
-    """Permanent entries do not count against gc_thresh3; each has the address that its node
-    takes.
-    """
+def test_neighbour_entries_of_nodes_are_permanent() -> None:
+    """Permanent entries do not count against gc_thresh3; each has the address of its node."""
     planned = layout()
     lines = plan.neighbour_batch(planned).splitlines()
     assert len(lines) == len(planned.nodes)

@@ -132,7 +132,9 @@ def test_a_fault_is_judged_the_same_every_night_until_it_is_repaired(nights: Nig
     assert verdicts == [Verdict.DEGRADED] * 12 + [Verdict.PASS]
 
 
-def test_a_bad_number_is_told_with_what_it_is_held_against(nights: Nights) -> None:
+def test_bad_number_is_shown_with_its_median_and_limit_in_report_and_terminal(
+    nights: Nights,
+) -> None:
     nights.pass_by(20)
     run = nights.next(0.9)
     plateau, report, terminal = nights.read(run)
@@ -147,7 +149,7 @@ def test_a_bad_number_is_told_with_what_it_is_held_against(nights: Nights) -> No
     assert match[0] in " ".join(terminal.split())
 
 
-def test_new_software_that_made_it_slower_is_named(nights: Nights) -> None:
+def test_reason_names_software_that_changed_when_it_became_slower(nights: Nights) -> None:
     nights.pass_by(20)
     run = nights.next(0.85, NEW)
     plateau, report, terminal = nights.read(run)
@@ -157,7 +159,7 @@ def test_new_software_that_made_it_slower_is_named(nights: Nights) -> None:
     assert "changed with nccl 2.27 -&gt; 2.28" in report
 
 
-def test_efficiency_stands_beside_each_plateau(nights: Nights) -> None:
+def test_share_of_the_link_rate_is_shown_beside_each_plateau(nights: Nights) -> None:
     """360 of the 400 GB/s of eight 400 Gb/s NICs: 90 %."""
     run = nights.next(1.0)
     plateau, report, terminal = nights.read(run)

@@ -82,7 +82,7 @@ def test_only_numbers_of_the_whole_cluster_are_headlines() -> None:
     assert only.value == pytest.approx(2e-6)
 
 
-def test_hostile_names_stay_in_their_labels_and_in_the_folder(tmp_path: Path) -> None:
+def test_hostile_names_cannot_break_metric_labels_or_the_file_path(tmp_path: Path) -> None:
     evil = replace(nights.bad(1), cluster='../../x"} 1\nup{a="', suite="/etc/passwd")
     series = written(evil, tmp_path)
     assert len(series["seatrial_nodes"]) == 1

@@ -222,7 +222,7 @@ def test_ranks_are_starved_if_processor_wait_dominates_on_one_machine(
     ]
 
 
-def test_a_cause_names_its_host() -> None:
+def test_cause_of_a_failed_mpirun_names_its_host() -> None:
     lines = ("ssh: connect to host node-731 port 222: Connection refused",)
     assert MpiResult(255, lines, 1.0).cause == "ssh connection refused on node-731"
 

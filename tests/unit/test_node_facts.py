@@ -38,8 +38,8 @@ def test_a_node_without_mpirun_is_named() -> None:
     )
 
 
-def test_nodes_of_one_host_name_are_said_and_none_is_blamed() -> None:
-    """Whichever of them lies."""
+def test_nodes_with_the_same_host_name_are_reported_together() -> None:
+    """Whichever node has the wrong name."""
     (reason,) = same_hostname(
         {"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")}
     )

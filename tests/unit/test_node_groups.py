@@ -95,7 +95,7 @@ def test_long_group_names_and_long_lists_of_groups_are_cut() -> None:
     assert words.endswith("and 996 more")
 
 
-def test_values_of_any_type_in_a_file_are_read() -> None:
+def test_hardware_values_of_a_wrong_type_are_ignored() -> None:
     nodes: list[dict[str, object]] = [
         {"name": "a", "gpu_model": ["x"], "gpu_clock_mhz": "fast", "driver": None, "cpu_model": 7},
         {"name": "b", "gpu_model": "H100", "gpu_clock_mhz": True},

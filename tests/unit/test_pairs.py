@@ -32,7 +32,7 @@ def names(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [2, 5, 1024])
-def test_every_node_tries_every_other_one_and_no_two_begin_with_the_same(count: int) -> None:
+def test_every_node_tries_all_others_starting_with_a_different_one(count: int) -> None:
     peers = peers_to_reach(names(count), "seed")
     assert all(set(peers[name]) == set(names(count)) - {name} for name in names(count))
     assert len({tried[0] for tried in peers.values()}) == count
@@ -105,7 +105,7 @@ def test_invalid_reach_answer_is_refused(answer: object) -> None:
         read_answer(ReachAnswer, json.dumps(answer))
 
 
-def test_the_pairs_of_a_thousand_nodes_are_explained() -> None:
+def test_cut_among_a_thousand_nodes_is_named() -> None:
     some = names(1024)
     peers = peers_to_reach(some, "seed")
     across = {(a, b): uncoded("timed out") for a in some[:100] for b in some[100:]}
@@ -187,7 +187,7 @@ def test_what_a_node_printed_in_place_of_a_rate_is_shown(
 
 
 @pytest.mark.parametrize("broken", ["send", "read"])
-def test_a_connection_that_is_lost_between_streams_is_no_rate(
+def test_connection_lost_between_streams_gives_no_rate(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     programs = {"first": Printing(LISTENS), "second": Printing(LISTENS)}

@@ -196,7 +196,7 @@ def test_world_writable_mount_of_a_pod_is_accepted(
         check_parents(volume / "shared" / "r1")
 
 
-def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+def test_circular_symbolic_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(OSError, match="has too many symbolic links"):
         check_parents(tmp_path / "circle" / "r1")
@@ -275,7 +275,9 @@ def test_log_is_readable_by_its_user_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
 
 
-def test_a_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_write_log_does_not_follow_symbolic_links(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "x.log").symlink_to(tmp_path / "victim")
     with caplog.at_level(logging.WARNING):

@@ -184,7 +184,7 @@ def test_a_driver_that_does_not_know_the_clock_still_tells_the_gpus(
     ],
     ids=["board", "installation", "nothing"],
 )
-def test_serials_leave_a_node_as_digests(
+def test_hardware_serials_are_reported_as_digests(
     serials: dict[str, str], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facts, "first_line", lambda path: serials[path.rpartition("/")[2]])

@@ -210,7 +210,7 @@ def test_local_process_passes_input_output_and_status() -> None:
     process.close(1)
 
 
-def test_read_returns_nothing_within_its_timeout() -> None:
+def test_read_returns_empty_bytes_after_its_timeout() -> None:
     process = started("read line")
     assert process.read(0.01) == b""
     process.close(5)  # closed input ends it

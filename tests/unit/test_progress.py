@@ -47,7 +47,7 @@ def test_log_record_on_the_terminal_is_one_line_without_control_characters() -> 
     assert_harmless(line)
 
 
-def test_columns_stay_where_they_are_on_the_terminal() -> None:
+def test_spaces_between_columns_are_kept_on_the_terminal() -> None:
     stream = io.StringIO()
     TerminalHandler(Console(file=stream), SECRETS).emit(record("all_reduce     8M    12.3 us"))
     assert stream.getvalue() == "    said all_reduce     8M    12.3 us\n"

@@ -85,7 +85,7 @@ def names(runs: Path) -> set[str]:
     return {path.name for path in runs.iterdir()}
 
 
-def test_nothing_is_removed_without_yes(runs: Path, store: Store) -> None:
+def test_prune_removes_nothing_without_the_yes_option(runs: Path, store: Store) -> None:
     later_runs(store)
     for days in (1, 100, 200):
         result = aged(days)
@@ -168,7 +168,7 @@ def test_a_run_that_baselines_are_pinned_from_stays(runs: Path, store: Store) ->
     assert store.pinned("lab")
 
 
-def test_a_run_at_work_stays(runs: Path) -> None:
+def test_prune_leaves_a_running_run(runs: Path) -> None:
     unfinished(runs, "at-work", days=50)
     unfinished(runs, "begun-lately", days=0.5)
     unfinished(runs, "at-work-elsewhere", days=50, written=0.5)
@@ -186,7 +186,7 @@ def test_a_run_at_work_stays(runs: Path) -> None:
     assert names(runs) == {"at-work-elsewhere", "begun-lately"}
 
 
-def test_no_link_is_followed(runs: Path, tmp_path: Path) -> None:
+def test_prune_follows_no_symbolic_links(runs: Path, tmp_path: Path) -> None:
     elsewhere = folder_of(tmp_path / "elsewhere", aged(300, FAIL))
     (runs / "link").symlink_to(elsewhere)
     within = folder_of(runs, aged(200, FAIL))

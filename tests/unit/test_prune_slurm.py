@@ -36,7 +36,7 @@ def jobs(folder: Path) -> set[str]:
     return {path.name.removeprefix("seatrial-") for path in folder.iterdir()}
 
 
-def test_nothing_is_removed_without_yes(tmp_path: Path) -> None:
+def test_prune_removes_no_job_output_without_the_yes_option(tmp_path: Path) -> None:
     for number, days in ((1, 100), (2, 50), (3, 1.5)):
         job(tmp_path, number, days)
     shown = pruned(tmp_path, "--older-than", "30d")

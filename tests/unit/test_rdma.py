@@ -235,7 +235,7 @@ def printed_by(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_programs_run_beside_each_other_and_print_little() -> None:
+def test_programs_run_in_parallel_with_bounded_output() -> None:
     flood = [sys.executable, "-S", "-c", "print('x' * 80_000_000)"]
     (answer,) = printed_by(
         ["echo", "here"], ["/nonexistent/program"], ["sh", "-c", "exit 3"], flood

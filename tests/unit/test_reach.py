@@ -111,7 +111,9 @@ def test_model_expects_the_same_plateau_for_one_or_many_sizes(sizes: list[int]) 
         ({1 << 28: 200}, False),  # latency decides
     ],
 )
-def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_less: bool) -> None:
+def test_sweep_no_faster_than_with_one_nic_fewer_is_noticed(
+    rates: dict[int, float], is_less: bool
+) -> None:
     sweep = [busbw(rate, size, 64) for size, rate in rates.items()]
     reason = one_nic_less(sweep, ib(8))
     assert ((reason or Reason()).code == "one-nic-less") is is_less
@@ -147,9 +149,9 @@ def published() -> list[Reference]:
     ]
 
 
-def test_no_published_measurement_is_called_slow() -> None:
-    """The error of the model: all measured rows are above 80 % of it; all but trees over two nodes
-    below 115 %.
+def test_model_calls_no_published_measurement_slow() -> None:
+    """All measured rows are above 80 % of the model, and all but trees over two nodes below 115 %
+    of it.
     """
     for row in published():
         setup = with_links(

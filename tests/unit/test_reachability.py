@@ -62,13 +62,13 @@ def test_failed_node_and_failed_link_are_both_found() -> None:
     assert set(findings.set_aside) == {"node-5", "node-2"}
 
 
-def test_of_two_nodes_neither_is_blamed() -> None:
+def test_failing_pair_of_two_nodes_blames_neither() -> None:
     findings = blame(error_by_pair({frozenset(("node-0", "node-1"))}, NAMES[:2]))
     assert [(s.kind, s.confidence) for s in findings.suspects] == [("link", 0.5)]
     assert findings.set_aside == ("node-1",)
 
 
-def test_a_failure_in_one_direction_counts() -> None:
+def test_failure_in_one_direction_is_a_link() -> None:
     pairs = error_by_pair(set()) | {("node-2", "node-1"): "timed out"}
     assert suspect_names(blame(pairs)) == ["node-1--node-2"]
 
@@ -111,7 +111,7 @@ def test_cut_into_three_groups_and_a_dead_node_are_found_together() -> None:
     assert set(result.set_aside) == set(names[4:])
 
 
-def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
+def test_cut_is_found_from_a_sample_of_the_pairs() -> None:
     names = [f"node-{i}" for i in range(256)]
     peers = peers_to_reach(names, "run", shared_cores=8)
     across = between(names[:96], names[96:])
@@ -144,9 +144,7 @@ SIDES = st.lists(st.integers(2, 6), min_size=2, max_size=4)
 
 
 @given(SIDES, st.randoms(use_true_random=False))
-def test_whichever_nodes_are_on_which_side_the_cut_is_named_exactly(
-    sizes: list[int], rng: random.Random
-) -> None:
+def test_any_cut_is_named_with_exactly_its_sides(sizes: list[int], rng: random.Random) -> None:
     names = [f"node-{i}" for i in range(sum(sizes))]
     shuffled = rng.sample(names, len(names))
     sides, start = [], 0
@@ -184,7 +182,7 @@ def test_host_lists_are_short_and_bounded(names: list[str], text: str) -> None:
 
 
 @given(st.sets(st.sampled_from(sorted({tuple(sorted(p)) for p in permutations(NAMES, 2)}))))
-def test_the_nodes_that_stay_all_reach_each_other(failing: set[tuple[str, str]]) -> None:
+def test_remaining_nodes_all_reach_each_other(failing: set[tuple[str, str]]) -> None:
     findings = blame(error_by_pair({frozenset(pair) for pair in failing}))
     stay = set(NAMES) - set(findings.set_aside)
     assert not any(set(pair) <= stay for pair in failing)

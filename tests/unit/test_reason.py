@@ -112,7 +112,7 @@ def test_reason_table_is_grouped_by_area_and_complete() -> None:
     assert all(row["sentence"] and row["meaning"] for row in rows)
 
 
-def test_former_codes_are_explained() -> None:
+def test_former_reason_codes_are_still_explained() -> None:
     former = [code for explanation in CATALOG.values() for code in explanation.formerly]
     assert len(former) == len({*former} - {*CATALOG})
     for code in former:

@@ -64,7 +64,7 @@ def test_record_writes_all_files_and_saves_the_run(run: Run) -> None:
     assert shelf.saved == [(result, run.out)]
 
 
-def test_a_second_write_replaces_the_first(run: Run) -> None:
+def test_second_record_replaces_the_first(run: Run) -> None:
     record(samples.healthy_local(), run)
     record(replace(samples.healthy_local(), reason=uncoded("again")), run)
     assert load_result(run.out).reason.sentence == "again"

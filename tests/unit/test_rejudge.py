@@ -100,7 +100,7 @@ def test_a_run_whose_folder_is_damaged_is_read_from_the_history(
     assert "run.json" in caplog.text
 
 
-def test_a_new_pin_judges_an_old_run(store: Store) -> None:
+def test_rejudging_uses_a_new_pin_and_leaves_the_stored_run(store: Store) -> None:
     pin = Pin(plateau(0, 16).series(), 370.0, 365.0, None, "GB/s", "ann", START)
     assert rejudge(run_of("run-2"), store).verdict is Verdict.PASS
     store.pin("lab", [pin])

@@ -147,7 +147,7 @@ def test_failed_check_does_not_stop_checks_that_do_not_need_it(state: RunState) 
     assert state.can_run("training", after="connectivity")
 
 
-def test_there_is_no_testbed_before_launch(state: RunState) -> None:
+def test_testbed_before_launch_raises_an_error(state: RunState) -> None:
     with pytest.raises(LaunchError):
         _ = state.testbed
 

@@ -272,7 +272,7 @@ class Mortal:
 
 
 @pytest.mark.parametrize(("lives", "starts"), [([19] * 5, 5), ([19] * 4 + [20] + [19] * 5, 10)])
-def test_a_part_of_serve_that_dies_at_once_five_times_in_a_row_ends_it(
+def test_serve_ends_when_a_child_dies_early_five_times_in_a_row(
     lives: list[float], starts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]

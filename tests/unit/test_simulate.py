@@ -112,7 +112,7 @@ def test_simulated_decay_grows_and_flaky_node_alternates() -> None:
     assert [flaky.left(night).min() < 1 for night in range(4)] == [False, False, True, False]
 
 
-def test_rows_have_the_columns_of_measurements_in_order_of_the_readings() -> None:
+def test_simulated_rows_have_measurement_columns_in_reading_order() -> None:
     series = fleet_series(4, RUN)
     rows = night_rows(series, np.tile([1.0, 0.5], (len(series), 1)), 3)
     first, second = rows.iloc[0], rows.iloc[1]

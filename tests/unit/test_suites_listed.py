@@ -24,7 +24,7 @@ def test_estimate_of_a_check_without_a_plan_is_capped_by_its_timeout(
 
 
 @pytest.mark.parametrize("nodes", [GPUS, CPUS], ids=["gpus", "cpus"])
-def test_longer_suites_have_longer_plans(nodes: PlannedNodes) -> None:
+def test_estimates_grow_from_quick_to_nightly_to_acceptance(nodes: PlannedNodes) -> None:
     about = {planned.suite: planned.about_s for planned in outlines(nodes)}
     assert about["quick"] < 2 * MINUTE
     assert about["quick"] < about["nightly"] < 30 * MINUTE
@@ -35,7 +35,7 @@ def test_longer_suites_have_longer_plans(nodes: PlannedNodes) -> None:
 @pytest.mark.parametrize(
     "nodes", [GPUS, CPUS, PlannedNodes(1, 8, gpus=True), PlannedNodes(64, 8, gpus=True)]
 )
-def test_nothing_takes_longer_than_its_own_timeout(nodes: PlannedNodes) -> None:
+def test_estimate_of_a_check_part_never_exceeds_its_timeout(nodes: PlannedNodes) -> None:
     for planned in outlines(nodes):
         for check, part in planned.parts:
             assert 0 < part.about_s <= part.most_s, (planned.suite, check, part)

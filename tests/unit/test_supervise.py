@@ -105,7 +105,7 @@ def test_closed_input_ends_the_command_and_children_in_other_sessions() -> None:
     until(lambda: not alive(hidden))
 
 
-def test_orphans_of_a_command_that_ended_are_ended_too() -> None:
+def test_supervisor_ends_orphans_of_a_finished_command() -> None:
     with supervise(60, "sh", "-c", "setsid sleep 300 >/dev/null & echo $!") as process:
         out = first_line(process)
         assert process.wait() == 0

@@ -219,7 +219,7 @@ def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> N
     assert done.reason.sentence.endswith("timed out; node-2: no route to host")
 
 
-def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
+def test_training_with_a_single_rank_passes(check: Callable[..., Check]) -> None:
     assert (
         check(result(printed(world_size=1, ranks=[rank(0)])), make_testbed(1)).verdict
         is Verdict.PASS
@@ -243,7 +243,7 @@ def test_events_are_found_behind_a_prefix() -> None:
     assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == StepEvent.model_validate(event)
 
 
-def test_the_progress_of_steps_is_logged(
+def test_training_steps_are_logged(
     check: Callable[..., Check], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "seatrial.training"):
@@ -358,7 +358,7 @@ def sums_of(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> list[Rank
     return [*parts, RankLine(last, 0)]
 
 
-def test_training_follows_after_correct_sums(
+def test_training_starts_after_correct_all_reduce_sums(
     check: Callable[..., Check], started: list[str]
 ) -> None:
     done = check(result(printed()), sums=result(sums_of()))

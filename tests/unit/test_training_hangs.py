@@ -118,7 +118,7 @@ def step(number: int, loss: float = 2.0) -> str:
         (["nothing"], Verdict.FAIL, "0 steps of the 30"),
     ],
 )
-def test_the_log_of_an_own_training_is_judged(
+def test_log_of_a_custom_training_command_is_judged(
     lines: list[str], verdict: Verdict, words: str, tmp_path: Path
 ) -> None:
     workload = Workload(command=("python", "train.py"), log="torchtitan", steps=30)

@@ -101,7 +101,7 @@ def test_run_notices_that_another_run_took_its_slot(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_the_slot_of_a_dead_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_label_of_a_dead_run_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     held = ClusterLock()
     with slot(Limit(None), monkeypatch, 30, held, others=[SimpleNamespace(id=uuid4())]):
         pass
@@ -145,7 +145,7 @@ def test_lock_works_without_the_holder_name_on_a_full_quota(
     other.close()
 
 
-def test_a_lock_names_its_holder_and_is_free_when_that_is_gone() -> None:
+def test_lock_names_its_holder_and_is_free_once_released() -> None:
     other, mine = FileLock("a", "run-1"), FileLock("a", "run-2")
     assert other.take()
     assert not mine.take()

@@ -48,7 +48,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_history_keeps_its_runs_numbers_and_verdicts(history: Path) -> None:
+def test_history_of_an_earlier_version_keeps_runs_numbers_and_verdicts(history: Path) -> None:
     with open_store() as store:
         rows = store.runs()
         assert {row.run_id for row in rows} == {FAULTY, "night-0", "night-1", "night-2", "night-3"}

@@ -147,7 +147,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, bucket: Any) 
     assert bucket.cat("/bucket/r1/logs/training.log") == raw
 
 
-def test_without_an_address_nothing_is_uploaded(tmp_path: Path) -> None:
+def test_nothing_is_uploaded_without_an_upload_address(tmp_path: Path) -> None:
     assert upload(a_run(tmp_path, None, **FILES)) is None
 
 

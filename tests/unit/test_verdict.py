@@ -254,7 +254,7 @@ WORST_FIRST = [
 ]
 
 
-def test_nothing_measured_is_never_a_pass() -> None:
+def test_verdict_of_no_checks_is_inconclusive() -> None:
     assert worst([]) is Verdict.INCONCLUSIVE
     assert concluded([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
 
@@ -305,7 +305,7 @@ def test_reason_of_a_fault_is_the_evidence_of_its_suspect(
     )
 
 
-def test_a_suspect_of_several_checks_is_one_suspect() -> None:
+def test_same_suspect_of_several_checks_is_merged() -> None:
     checks = [
         Check("a", Verdict.FAIL, Reason(), suspects=(Suspect("node", "n1", 0.5, uncoded("slow")),)),
         Check(

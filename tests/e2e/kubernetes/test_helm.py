@@ -124,7 +124,7 @@ def test_launcher_script_adds_a_config_map_and_its_settings_to_the_chart(
     assert with_launcher == [added if body["kind"] == added["kind"] else body for body in plain]
 
 
-def test_somebody_elses_secret_is_taken_as_it_is(template: Template) -> None:
+def test_existing_secret_is_used_unchanged(template: Template) -> None:
     file = CLUSTERS["job"]
     released = rendered(template, {**values_for(file), "keys": {"existingSecret": "team-keys"}})
     objects = [body for body in submitted(file) if body["kind"] != "Secret"]

@@ -126,7 +126,7 @@ def test_reason_names_the_quota_that_forbids_pods(
     assert left(cluster, namespace) == ""
 
 
-def test_a_user_without_rights_is_told_which(
+def test_doctor_names_the_missing_rights_of_a_user(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster
 ) -> None:
     console.environment["KUBECONFIG"] = str(own_cluster.kubeconfig_without_rights)

@@ -89,7 +89,7 @@ def body(letter: EmailMessage) -> str:
     return str(part.get_content())
 
 
-def test_mail_says_what_is_new_in_one_thread(
+def test_mails_of_one_incident_report_news_in_one_thread(
     mail: tuple[Mailbox, AlertSettings], store: Store, tmp_path: Path
 ) -> None:
     box, settings = mail
@@ -238,7 +238,7 @@ def test_a_resolved_incident_names_the_run_that_ended_it(
     assert closed["links"]["report"] == "https://reports.example.com/run-2"
 
 
-def test_an_alert_about_a_missing_run_has_no_run(
+def test_alert_about_an_overdue_run_has_no_run_id(
     receiver: Receiver, store: Store, tmp_path: Path
 ) -> None:
     settings = AlertSettings(webhook=SecretStr(receiver.url))

@@ -100,7 +100,7 @@ def test_sendrecv_moves_every_type(launched: tuple[Ended, list[Sweep]]) -> None:
     ]
 
 
-def test_one_rank_sends_to_itself() -> None:
+def test_sendrecv_works_with_a_single_rank() -> None:
     done = launch_many(1, "collective", [sweep_argv("sendrecv")])
     assert done.status == 0, done.lines
     (sweep,) = parse_lines(done.lines)

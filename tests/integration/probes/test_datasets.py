@@ -49,7 +49,7 @@ def test_the_readers_return_the_written_images(tmp_path: Path, datasets: ModuleT
     assert -1 <= float(inputs.min()) < float(inputs.max()) <= 1
 
 
-def test_the_middle_of_an_image_is_read(tmp_path: Path, datasets: ModuleType) -> None:
+def test_images_are_cropped_to_their_centre(tmp_path: Path, datasets: ModuleType) -> None:
     write_imagenet(tmp_path)
     read = datasets.open_dataset("imagenet", str(tmp_path), 80)
     image, label = read[0]  # of 80 x 120 pixels, a PNG: nothing is lost

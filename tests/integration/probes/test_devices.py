@@ -49,9 +49,9 @@ def test_probe_measures_the_cpu_of_the_node(program: Path) -> None:
     assert {m.metric for m in cpu.measurements("node-0")} == {"matmul", "memory_copy"}
 
 
-def test_nodes_of_one_machine_wait_for_each_other(program: Path) -> None:
-    """While one holds the machine, another says at the end of its patience that it did not get
-    it.
+def test_nodes_on_one_machine_take_turns_measuring(program: Path) -> None:
+    """While one process holds the lock of the machine, another gives up at its timeout without
+    measuring.
     """
     holder = """if True:
         import fcntl, runpy, sys, time

@@ -91,7 +91,7 @@ def test_result_check_detects_lost_stale_or_misplaced_elements(
     assert count_wrong(patterns, operation, rank, lost) == 10
 
 
-def test_sums_stay_exact_or_are_refused(patterns: ModuleType) -> None:
+def test_sums_are_exact_in_each_data_type_or_refused(patterns: ModuleType) -> None:
     for dtype, limit in (("bfloat16", 1 << 8), ("float16", 1 << 11), ("float32", 1 << 24)):
         assert 4 * patterns.max_value("all_reduce", dtype, 4) <= limit
     with pytest.raises(Exception, match="use float32"):

@@ -185,7 +185,7 @@ def state(*nodes: HostAddress) -> BaremetalState:
     return BaremetalState(host_key="ssh-ed25519 AAAA", nodes=nodes)
 
 
-def test_hosts_of_one_kernel_share_its_cores() -> None:
+def test_hosts_that_report_the_same_kernel_share_cores() -> None:
     assert state(address("a", "1-2"), address("b", "1-2")).shared_cores == 2
     assert state(address("a", "1-2"), address("b", "3-4")).shared_cores is None
     assert state(address("a", ""), address("b", "")).shared_cores is None

@@ -130,7 +130,7 @@ def test_run_is_launched_attached_collected_and_torn_down(
         platform.attach(RUN_ID)
 
 
-def test_hosts_of_one_machine_share_its_cores(
+def test_hosts_on_one_machine_share_its_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()

@@ -79,7 +79,7 @@ def test_a_name_that_is_not_known_before_the_build_is_refused(
         ({}, {"timeout_s": 60}, 60),
     ],
 )
-def test_the_same_timeout_is_sent_and_waited_for(
+def test_build_timeout_of_the_request_is_also_waited_for(
     tmp_path: Path, recipe: dict[str, Any], settings: dict[str, int], seconds: int
 ) -> None:
     own = config(tmp_path, recipe, **settings)

@@ -147,7 +147,7 @@ def test_invalid_settings_are_one_line(tmp_path: Path, image: object, message: s
     assert "hunter2" not in line
 
 
-def test_nodes_elsewhere_need_a_repository(tmp_path: Path) -> None:
+def test_built_image_for_remote_nodes_needs_a_repository(tmp_path: Path) -> None:
     line = refusal(tmp_path, platform={"kind": "kubernetes"}, image=DOCKER)
     assert "image: needs a repository, from which the nodes of platform kubernetes pull it" in line
 

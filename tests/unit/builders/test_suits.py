@@ -95,11 +95,11 @@ def lacks(of: CheckContext) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("gpus", [0, 4])
-def test_no_check_lacks_a_program(gpus: int) -> None:
+def test_checks_lack_no_program_on_complete_nodes(gpus: int) -> None:
     assert lacks(context({"node-0": fact(), "node-1": fact()}, gpus=gpus)) == {}
 
 
-def test_no_check_lacks_a_program_before_facts_are_known() -> None:
+def test_checks_lack_no_program_before_facts_are_known() -> None:
     assert lacks(context({}, gpus=4)) == {}
 
 

@@ -131,7 +131,9 @@ def test_verify_without_a_key_says_that_the_signer_is_not_verified(
     assert (status, "not signed, so their origin is not known" in output) == (0, True)
 
 
-def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) -> None:
+def test_verify_names_the_allowed_signer_and_refuses_an_expired_one(
+    bundle: Path, keys: Path, tmp_path: Path
+) -> None:
     signers = tmp_path / "signers"
     signers.write_text(f"acceptance@example.com {(keys / 'ours.pub').read_text()}")
     assert (

@@ -162,7 +162,7 @@ def test_data_after_the_end_of_the_archive_is_reported(bundle: Path, keys: Path)
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.9, 0.999])
-def test_a_bundle_that_is_cut_is_not_intact(bundle: Path, keys: Path, kept: float) -> None:
+def test_truncated_bundle_is_reported_as_damaged(bundle: Path, keys: Path, kept: float) -> None:
     content = bundle.read_bytes()
     bundle.write_bytes(content[: int(len(content) * kept)])
     status, output = verify(bundle, "--key", keys / "ours.pub")

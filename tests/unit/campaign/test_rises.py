@@ -23,7 +23,7 @@ def test_packed_readings_are_unpacked_unchanged() -> None:
     )
 
 
-def test_a_row_that_is_broken_is_an_error() -> None:
+def test_packed_row_of_the_wrong_size_is_an_error() -> None:
     packed = MetricMinutes("power_w", ["a"], [0, 60], np.zeros((2, 1), dtype=np.float32)).packed()
     with pytest.raises(ValueError, match="reshape"):
         unpacked("power_w", ["a"], [0, 60, 120], packed)

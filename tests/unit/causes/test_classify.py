@@ -187,7 +187,7 @@ def test_the_cause_is_found_behind_any_prefix(line: str, code: str) -> None:
         ),
     ],
 )
-def test_xids_have_a_meaning_and_are_fatal_or_not(line: str, cause: str, fatal: bool) -> None:
+def test_xids_are_classified_with_meaning_and_severity(line: str, cause: str, fatal: bool) -> None:
     (finding,) = classify([line])
     assert finding.cause.startswith(cause)
     assert (finding.program, finding.fatal) == ("driver", fatal)
@@ -279,7 +279,7 @@ def test_a_traceback_ends_with_its_cause() -> None:
     assert (finding.code, finding.evidence) == ("log-traceback", "ValueError: odd 17")
 
 
-def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
+def test_rank_that_completed_all_enqueued_work_entered_no_other_collective() -> None:
     line = (
         "[rank4]:[E703 19:54:01.0 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank "
         "4] Received a dump"

@@ -68,7 +68,7 @@ def test_every_classification_rule_applies_to_some_warning() -> None:
         ("words that no release prints", "log-warning", "note"),
     ],
 )  # fmt: skip
-def test_a_warning_is_read_by_its_words(warning: str, code: str, severity: str) -> None:
+def test_nccl_warning_is_classified_by_its_text(warning: str, code: str, severity: str) -> None:
     (finding,) = classify([LINE.format(warning)])
     assert (finding.code, finding.severity) == (code, severity)
 

@@ -127,5 +127,5 @@ def test_units_convert_exactly_or_not_at_all(unit: str, to: str, factor: str | N
     assert conversion == (None if factor is None else exact(float(factor)))
 
 
-def test_a_share_is_the_decimal_that_was_written() -> None:
+def test_share_is_converted_to_an_exact_decimal() -> None:
     assert exact(0.95) * 100 == 95

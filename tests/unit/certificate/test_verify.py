@@ -131,7 +131,7 @@ def test_a_certificate_must_follow_from_its_evidence(
     assert (status, line in output) == (1, True), output
 
 
-def test_the_page_must_show_the_certificate(site: Site) -> None:
+def test_verify_refuses_a_page_that_differs_from_certificate_json(site: Site) -> None:
     site.certify([RUN], LOW)
     page = site.certificate / "certificate.html"
     page.write_text(page.read_text().replace("60.0 GB/s", "99.9 GB/s"))
@@ -199,7 +199,9 @@ def test_certificate_may_lie_in_a_sticky_folder_and_requirements_be_a_link(site:
     assert command("verify", shared / "certificate")[0] == 0
 
 
-def test_evidence_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_larger_than_the_limit_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert site.certify([RUN], [BUSBW])[0] == 0
     monkeypatch.setattr("seatrial.certificate.folder.MAX_EVIDENCE", 100)
     assert "all run.json together are larger than" in command("verify", site.certificate)[1]

@@ -3,5 +3,5 @@
 from tests.unit.checks.golden import GOLDEN, files
 
 
-def test_times_and_streams_match_the_golden_files() -> None:
+def test_files_of_times_and_streams_match_the_golden_files() -> None:
     assert files() == {path.name: path.read_text() for path in GOLDEN.iterdir()}

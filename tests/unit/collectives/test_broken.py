@@ -171,7 +171,7 @@ def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Che
     assert {m.conditions["operation"] for m in done.measurements} == {"all_reduce", "alltoall"}
 
 
-def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(
+def test_ranks_that_timed_out_waiting_are_listed_and_end_the_check(
     check: Callable[..., Check],
 ) -> None:
     lines = [*table(footer=False), *(WAITED.format(i) for i in (0, 3, 1)), CRASHED]

@@ -84,7 +84,7 @@ def test_a_plateau_is_held_against_the_catalog_at_the_largest_size() -> None:
     assert (baseline.source, " at 1G " in baseline.detail) == ("catalog", True)
 
 
-def test_rows_count_though_not_all_lines_are_kept(
+def test_rows_in_lines_that_were_not_kept_still_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def chatty(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:

@@ -65,14 +65,14 @@ def test_the_noise_of_one_reading_is_learned(noise: float) -> None:
     assert np.median(reference.noise) == pytest.approx(noise, rel=0.15)
 
 
-def test_a_slow_node_does_not_make_the_noise_of_all() -> None:
+def test_slow_node_does_not_raise_the_noise_of_its_peers() -> None:
     rows = drawn(np.random.default_rng(1), 30)
     healthy = float(np.median(learned(rows).noise))
     rows[20:, 3] -= 0.5
     assert np.median(learned(rows).noise) == pytest.approx(healthy, rel=0.1)
 
 
-def test_where_all_readings_are_equal_an_outlier_is_no_noise() -> None:
+def test_outlier_among_equal_readings_does_not_raise_the_noise() -> None:
     rows = np.zeros((13, NODES))
     rows[-1, 5] = -0.4
     assert np.median(learned(rows).noise) < 0.01
@@ -86,7 +86,7 @@ def test_noisier_series_than_its_peers_gets_its_own_noise() -> None:
     assert reference.noise[5] > 2 * np.median(reference.noise)
 
 
-def test_a_series_is_as_loud_as_its_runs_show_and_strays_are_no_noise() -> None:
+def test_noise_of_a_series_is_learned_from_its_runs_without_outliers() -> None:
     readings = 0.03 * np.random.default_rng(7).standard_normal((11, 6, NODES))
     readings[..., 5] *= 3
     readings[[1, 4, 8], 0, 6] -= 1.4
@@ -111,8 +111,8 @@ def test_a_series_is_as_loud_as_its_runs_show_and_strays_are_no_noise() -> None:
     assert reference.noise[6] < 0.05
 
 
-def test_rounded_readings_keep_the_noise_of_their_steps() -> None:
-    """Most steps are 0 where readings are rounded to 5 %, which is no reading without noise."""
+def test_noise_of_coarsely_rounded_readings_is_not_underestimated() -> None:
+    """Most differences are 0 if readings are rounded to 5 %, yet there is noise."""
     rows = np.round(drawn(np.random.default_rng(3), 30, noise=0.01) / 0.05) * 0.05
     rows += np.where(np.random.default_rng(4).random(rows.shape) < 0.1, -0.05, 0.0)
     assert learned(rows).noise.min() > 0.02
@@ -174,7 +174,7 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
     assert most > 0.8
 
 
-def test_a_common_move_of_peers_does_not_count_against_a_series() -> None:
+def test_shift_common_to_all_peers_does_not_count_against_a_series() -> None:
     rng = np.random.default_rng(10)
     rows = drawn(rng, 30, noise=0.01)
     still = learned(rows)
@@ -207,7 +207,7 @@ def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     assert np.abs(reference.expected).max() < 0.03
 
 
-def test_a_broken_reading_that_was_not_accepted_is_no_evidence() -> None:
+def test_nan_reading_that_was_not_accepted_is_ignored() -> None:
     rows = drawn(np.random.default_rng(12), 12)
     count = np.ones(rows[:-1].shape, dtype=np.int64)
     rows[10, 3] = np.nan

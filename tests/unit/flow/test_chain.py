@@ -63,7 +63,7 @@ def test_run_notes_processors_taken_by_other_programs(
     assert (note in chain.run().notes) == says
 
 
-def test_every_metric_is_described_by_its_check(chain: Chain) -> None:
+def test_every_measured_metric_is_declared_by_its_check(chain: Chain) -> None:
     described = {
         (kind.name, name, metric.unit) for kind in TABLE for name, metric in kind.metrics.items()
     }

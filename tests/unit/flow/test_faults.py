@@ -82,7 +82,7 @@ def test_nodes_with_the_same_host_name_are_reported_without_blame(chain: Chain) 
 
 
 @pytest.mark.parametrize("fault", [is_late, has_another_mpi])
-def test_a_node_unlike_the_others_is_blamed(
+def test_node_with_a_wrong_clock_or_another_mpi_is_blamed(
     chain: Chain, fault: Callable[[FakeNode], None]
 ) -> None:
     fault(chain.platform.nodes["node-1"])

@@ -17,7 +17,7 @@ def _keep(store: Store, incident: Incident, **receipts: Receipt) -> None:
     store.keep_receipts(incident.id, receipts)
 
 
-def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
+def test_open_incident_continues_over_runs_until_one_passes(made_url: str) -> None:
     hostile = "reason \0 \ud800 " + "x" * 5000
     nights = [
         a_run(n, verdict=verdict, reason=uncoded(hostile))
@@ -83,7 +83,7 @@ def test_runs_that_end_at_once_open_one_incident(made_url: str) -> None:
         assert incident.run_count == 5
 
 
-def test_the_last_run_and_the_last_that_passed(made_url: str) -> None:
+def test_last_run_and_last_pass_return_the_newest_matching_run(made_url: str) -> None:
     with open_store(made_url) as store:
         assert store.last_run("lab", "quick") is None
         for n, verdict in enumerate([Verdict.PASS, Verdict.PASS, Verdict.FAIL]):

@@ -55,7 +55,7 @@ def test_flag_takes_precedence_over_environment_and_default(
         "sqlite:////tmp",
     ],
 )
-def test_a_nonsense_url_is_bad_input_without_its_password(nonsense: str) -> None:
+def test_invalid_history_url_is_bad_input_without_its_password(nonsense: str) -> None:
     with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY.*legal: sqlite:") as error:
         open_store(nonsense)
     assert "secret" not in str(error.value)

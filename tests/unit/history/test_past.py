@@ -22,7 +22,7 @@ SERIES = plateau(0).series()
 LATER = START + timedelta(days=400)
 
 
-def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Store) -> None:
+def test_past_holds_first_reading_mean_of_the_rest_and_location_of_each_run(store: Store) -> None:
     taken = tuple(plateau(value) for value in (5.0, 9.0, 8.0, 2.0))
     store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, taken)]), Path())
     store.save(a_run(2, 7.0), Path())

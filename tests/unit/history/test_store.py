@@ -49,7 +49,7 @@ def test_saved_run_is_listed_and_found_by_id(store: Store) -> None:
     assert store.run("run-999") is None
 
 
-def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
+def test_repeated_measurements_are_shown_by_their_median(store: Store) -> None:
     values = (60.0, 101.0, 100.0)
     check = Check(
         "collectives",
@@ -102,7 +102,7 @@ def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
     assert taught(store, group.series()) == {group.series(): [1.0]}
 
 
-def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
+def test_failed_save_leaves_the_stored_run_unchanged(store: Store) -> None:
     store.save(a_run(1), Path())
     with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
         nameless = Suspect("node", None, 0.5, Reason())  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
     assert taught(store, plateau(0).series()) != {}
 
 
-def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
+def test_pins_can_be_replaced_and_removed(store: Store) -> None:
     store.pin("lab", [a_pin(0.5)])
     store.pin("lab", [a_pin(0.7)])
     assert store.pinned("lab") == {a_pin().series: a_pin(0.7)}

@@ -123,7 +123,7 @@ def sweeps(ranks: int) -> list[Series]:
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(0.5, False), (0.7, False), (1.0, True)])
-def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(
+def test_sweep_over_more_ranks_is_judged_by_earlier_ones_over_fewer(
     factor: float, passes: bool
 ) -> None:
     fleet = Fleet(8)
@@ -135,7 +135,7 @@ def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(
     assert [run.suspects for run in runs if run.suspects] == []
 
 
-def test_a_number_of_the_whole_cluster_blames_no_node() -> None:
+def test_slow_cluster_number_blames_no_node() -> None:
     run = after_healthy_runs(*sweeps(128), factor=lambda _: 0.5, runs=12)
     assert (run.verdict in BAD, run.suspects) == (True, ())
     assert "busbw_plateau" in run.reason.sentence

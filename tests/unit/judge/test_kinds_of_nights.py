@@ -198,8 +198,8 @@ def test_a_first_reading_that_is_always_lower_is_no_loss() -> None:
 # Runs, nodes and metrics
 
 
-def test_missing_nights_are_no_change() -> None:
-    """Every third night one node was not measured, and for a week none was."""
+def test_missing_nights_are_not_taken_for_a_change() -> None:
+    """One node was not measured every third night, and no node for a week."""
     fleet = Fleet(8, READINGS)
     for nth in range(18):
         fleet.run(of_nodes(8 - (nth % 3 == 0)))
@@ -217,7 +217,7 @@ def test_node_that_returns_slower_after_an_absence_is_found() -> None:
     assert names(fleet.tonight()) == {("node", "node-15")}
 
 
-def test_nodes_that_leave_and_join_change_nothing_for_the_others() -> None:
+def test_nodes_that_leave_and_join_do_not_affect_verdicts_of_others() -> None:
     fleet = Fleet(10, READINGS)
     for nth in range(14):
         fleet.run(of_nodes(16, first=nth // 2))
@@ -226,7 +226,7 @@ def test_nodes_that_leave_and_join_change_nothing_for_the_others() -> None:
     assert names(fleet.tonight()) == {("node", "node-12")}
 
 
-def test_a_metric_that_appears_and_one_that_goes_change_nothing_for_the_others() -> None:
+def test_added_and_removed_metrics_do_not_affect_verdicts_of_others() -> None:
     fleet = Fleet(11, READINGS)
     fleet.run(of_nodes(8), of_nodes(8, "memory_copy"), times=10)
     fleet.run(of_nodes(8), of_nodes(8, "host_to_device"), times=4)

@@ -95,7 +95,7 @@ def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> No
 
 
 @pytest.mark.parametrize("drift", [0.01, -0.01])
-def test_a_fleet_that_drifts_together_blames_no_node(drift: float) -> None:
+def test_gradual_drift_of_the_whole_fleet_blames_no_node(drift: float) -> None:
     fleet = a_fleet(runs=0)
     for night in range(15):
         level = dict.fromkeys((f"node-{n}" for n in range(32)), 1 + drift * night)

@@ -44,7 +44,7 @@ def after_healthy_runs(*values: float) -> ReplayedRun:
 # Readings
 
 
-def test_a_later_reading_is_taken_only_if_the_first_is_in_doubt() -> None:
+def test_replay_takes_a_second_reading_only_if_the_first_is_doubtful() -> None:
     run = after_healthy_runs(380.0, 1.0, 1.0, 1.0)
     assert (run.verdict, run.readings) == (Verdict.PASS, 1)
 
@@ -121,8 +121,8 @@ def test_runs_without_a_start_time_are_judged_in_file_order() -> None:
 
 
 @pytest.mark.parametrize("column", ["cluster", "suite"])
-def test_clusters_and_suites_are_judged_apart(column: str) -> None:
-    """Half of what another cluster reads is no loss."""
+def test_clusters_and_suites_are_judged_separately(column: str) -> None:
+    """A tenth of the rate of another cluster is no loss."""
     one, other = nightly(10, **{column: "a"}), nightly(10, **{column: "b"})
     other["run_id"] += "-other"
     other["value"] /= 10
@@ -139,7 +139,7 @@ def test_different_conditions_make_different_series() -> None:
     assert verdicts(replay(pd.concat([small, large]))) == verdicts(replay(large))
 
 
-def test_nodes_of_another_model_are_no_peers() -> None:
+def test_nodes_of_another_model_are_not_peers() -> None:
     nodes = of_nodes(24)
     fleet = Fleet(4)
     old = {f"node-{n}" for n in range(16, 24)}

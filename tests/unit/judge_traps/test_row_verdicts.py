@@ -46,7 +46,7 @@ def test_wrong_elements_are_corrupt_whatever_else_is_wrong(text: str, setup: Log
 
 
 @pytest.mark.parametrize("busbw", [350.0, 187.5])
-def test_an_old_footer_that_says_failed_is_corrupt_though_the_ranks_are_unknown(
+def test_failed_footer_of_an_old_version_is_corrupt_with_unknown_ranks(
     busbw: float,
 ) -> None:
     side = "{us:.2f} 200.00 {busbw:.2f} 1e-06"

@@ -201,7 +201,7 @@ def test_nvls_may_exceed_the_limit_of_a_ring(algorithm: str, verdict: Verdict) -
     assert f"by {algorithm}" in judgement.reason.sentence
 
 
-def test_a_ring_is_held_against_rings() -> None:
+def test_ring_sweep_is_judged_by_ring_references() -> None:
     """367 GB/s is what a ring reaches on H200, and 24 % below what NVLS does."""
     busbw = (300.0, 330.0, 355.0, 365.0, 367.0)
     sizes = (512 * M, G, 4 * G, 8 * G, 16 * G)

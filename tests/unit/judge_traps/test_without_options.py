@@ -35,7 +35,9 @@ def of_model(text: str, model: str = SXM) -> str:
         (14, 2, ("H100-SXM", 2, None)),  # a GPU may be missing
     ],
 )
-def test_the_header_names_the_cluster(ranks: int, nodes: int, claimed: tuple[object, ...]) -> None:
+def test_hardware_nodes_and_gpus_are_read_from_the_header(
+    ranks: int, nodes: int, claimed: tuple[object, ...]
+) -> None:
     (sweep,) = parse_text(of_model(log_text(HEALTHY, ranks, nodes)), "log")
     claim = claim_of(sweep, [sweep], NO_OPTIONS)
     assert (claim.hardware, claim.nodes, claim.gpus_per_node) == claimed
@@ -109,7 +111,7 @@ def test_wrong_elements_and_error_causes_count_without_a_header() -> None:
     "config", [NO_OPTIONS, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")]
 )
 @pytest.mark.parametrize("rows", [True, False])
-def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: bool) -> None:
+def test_error_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: bool) -> None:
     lines = of_model(log_text(HEALTHY), MI210).splitlines()[: -4 if rows else 11]
     result = judged("\n".join([*lines, REMOTE]), config)
     assert result.verdict is Verdict.FAIL, result.reason

@@ -167,7 +167,7 @@ def test_wait_for_a_node_ends_after_queue_timeout(follow: Follow) -> None:
         follow(listed(pod(0), pod(1, node=None)), 6.0, queue_timeout_s=5)
 
 
-def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> None:
+def test_pods_that_are_not_admitted_fail_the_launch_after_a_grace_time(follow: Follow) -> None:
     pods, _ = follow(
         listed(), complaint(), 5.0, changed(pod(0, ready=True)), changed(pod(1, ready=True))
     )
@@ -235,7 +235,7 @@ def test_admission_error_is_over_once_the_run_is_queued_again(follow: Follow) ->
     assert len(follow(*evicted, queue="night")[0]) == 2
 
 
-def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
+def test_pod_that_ends_during_bringup_fails_the_launch(follow: Follow) -> None:
     ended = pod(
         0,
         containerStatuses=[

@@ -45,7 +45,7 @@ def event(name: str, when: str, reason: str = "Started", **more: Any) -> dict[st
     }
 
 
-def test_files_are_called_after_the_nodes() -> None:
+def test_log_files_are_named_after_their_nodes() -> None:
     logs = pod_logs([pod(0, "gke-b"), pod(1, "gke-a")])
     assert [log.file for log in logs] == ["coordinator.log", "worker-gke-a.log"]
     assert logs[0].title == "pod p-0 on gke-b (10.0.0.0), container node: running"

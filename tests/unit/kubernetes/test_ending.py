@@ -193,7 +193,7 @@ def see_off(monkeypatch: pytest.MonkeyPatch, api: There, left: dict[str, str]) -
     ending.wait_for_deletion(api, "r1")  # type: ignore[arg-type]
 
 
-def test_deleted_pods_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pod_is_force_deleted_once_all_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     api = There()
     see_off(monkeypatch, api, {})
     assert api.forced == []

@@ -268,7 +268,7 @@ def placed_pod(**spec: str) -> dict[str, Any]:
     ],
     ids=["job", "pytorchjob", "no-subdomain"],
 )
-def test_peers_reach_a_pod_by_address_or_by_name(spec: dict[str, str], name: str) -> None:
+def test_pod_address_is_its_ip_or_dns_name(spec: dict[str, str], name: str) -> None:
     assert address(placed_pod(**spec), by_name=False) == "10.0.0.1"
     assert address(placed_pod(**spec), by_name=True) == name
 

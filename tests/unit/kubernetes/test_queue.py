@@ -259,7 +259,7 @@ def test_admitted_workload_waits_for_nothing(
     assert (waits_for(admitted), preempted(admitted)) == (None, None)
 
 
-def test_an_eviction_is_reported() -> None:
+def test_eviction_is_reported_with_the_reason_of_kueue() -> None:
     assert (
         str(preempted(workload(UNADMITTED, TO_MAKE_ROOM)))
         == "Kueue evicted it: Preempted: to make room"

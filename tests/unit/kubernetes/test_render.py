@@ -367,9 +367,9 @@ def test_machine_a4_sets_recipe_variables_unless_the_cluster_file_does() -> None
     assert environment(NCCL_IB_TC="41")["NCCL_IB_TC"] == "41"
 
 
-def test_names_of_pods_have_room_under_63_characters() -> None:
-    """A JobSet's are the longest: NAME-node-0-9999-abcde, with the most nodes that a cluster file
-    may have.
+def test_longest_pod_name_fits_in_63_characters() -> None:
+    """Those of a JobSet are the longest: NAME-node-0-9999-abcde, with the most nodes that a cluster
+    file may have.
     """
     cluster = Cluster.model_validate(CLUSTERS["jobset"])
     longest = plan(Run("r" * 36, cluster, load_suite("quick"), Path("out"))).name

@@ -90,7 +90,7 @@ def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(
     assert pod_problem[1].code == code
 
 
-def test_a_wait_has_the_code_of_its_cause() -> None:
+def test_progress_has_the_code_of_what_is_waited_for() -> None:
     assert describe_progress([READY, waits("ImagePullBackOff", "busy")], 2).code == "image-pull"
     assert describe_progress([READY], 2).code == "pods-unscheduled"
 

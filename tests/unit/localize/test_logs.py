@@ -56,7 +56,7 @@ def ends(placed: Placed, address: str) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("share", [0.85, 0.3])
-def test_a_slow_node_is_named_and_no_other(
+def test_only_the_slow_node_is_named(
     answer: Callable[[Fleet], Answer], seed: int, share: float
 ) -> None:
     it = answer(

@@ -33,7 +33,7 @@ def test_tests_that_no_other_part_explains_are_shown_or_all_where_there_are_none
     assert shown_first(posterior, link, tests[link]).tolist() == [0, 1]
 
 
-def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
+def test_normal_level_is_that_of_the_fast_tests_though_most_are_slow() -> None:
     random = np.random.default_rng(0)
     values = np.concatenate([random.normal(0, 0.03, 20), random.normal(-0.7, 0.1, 100)])
     assert fast_level(values) == pytest.approx(0, abs=0.03)
@@ -172,7 +172,7 @@ def test_random_tests_always_get_a_valid_verdict(seed: int) -> None:
         assert all(0 < finding.confidence <= 1 for finding in localization.findings)
 
 
-def test_no_test_at_all_is_inconclusive() -> None:
+def test_localize_without_tests_is_inconclusive() -> None:
     assert localize([]).verdict == "inconclusive"
 
 
@@ -190,7 +190,7 @@ def test_column_of_a_cause_lists_exactly_the_tests_it_affects() -> None:
             ]
 
 
-def test_values_are_log_ratios_to_like_tests() -> None:
+def test_observed_values_are_log_ratios_to_comparable_tests() -> None:
     observed = Comparison(
         [pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)]
     ).observed()

@@ -40,7 +40,7 @@ def test_columns_may_be_separated_by_semicolons_or_tabs(tmp_path: Path, separato
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
-def test_a_table_in_json_may_have_a_pair_on_each_line(tmp_path: Path, end: str) -> None:
+def test_json_lines_with_one_pair_each_are_read(tmp_path: Path, end: str) -> None:
     file = tmp_path / "pairs.jsonl"
     rows = [json.dumps({"node_a": a, "node_b": b, "gb_s": rate}) for a, b, rate in ROWS]
     file.write_text(end.join(rows) + end, newline="")
@@ -100,7 +100,7 @@ def test_errors_in_a_table_name_the_field(tmp_path: Path, text: str, message: st
         tests_of_file(str(file))
 
 
-def test_a_folder_is_all_its_files_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+def test_all_known_files_of_a_folder_are_read_and_an_empty_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "night1").mkdir()
     with pytest.raises(InputError, match="a folder needs 1 to"):
         files_of(str(tmp_path))

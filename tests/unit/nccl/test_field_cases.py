@@ -43,7 +43,7 @@ def documents(case: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("expected", EXPECTED, ids=[row["case"] for row in EXPECTED])
-def test_a_log_is_judged_by_its_cause(expected: dict[str, str]) -> None:
+def test_field_case_gets_the_expected_cause_status_and_next_step(expected: dict[str, str]) -> None:
     case, asked, code = expected["case"], expected["asked"], expected["code"]
     done = judged(case, asked)
     last = done.output.strip().splitlines()[-1]
@@ -57,7 +57,7 @@ def test_a_log_is_judged_by_its_cause(expected: dict[str, str]) -> None:
         assert expected["step"] in document["next_step"]
 
 
-def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
+def test_judge_prints_the_log_line_that_shows_the_first_cause() -> None:
     of_logs = [row for row in EXPECTED if row["code"] in OF_LOGS]
     assert of_logs
     for case, asked in ((row["case"], row["asked"]) for row in of_logs):
@@ -95,7 +95,7 @@ def test_an_eviction_for_pods_that_were_not_ready_is_told_from_one_for_others() 
     assert "own pods were not ready" in CATALOG["evicted-pods-not-ready"].meaning
 
 
-def test_advice_does_not_hide_what_a_registry_answered() -> None:
+def test_registry_error_is_kept_though_advice_follows_it() -> None:
     log = (CASES / "61-slurm-bringup-advice-hides-401" / "nodes.log").read_text()
     (words,) = read_nodes_log(log).last_lines.values()
     assert "401 Unauthorized" in words and "registry-1.docker.io" in words

@@ -116,7 +116,7 @@ def test_table_without_foreign_lines_passes() -> None:
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_a_harmless_line_changes_nothing(line: str) -> None:
+def test_harmless_line_before_or_after_the_table_passes(line: str) -> None:
     assert (judged(before=[line]).verdict, judged(after=[line]).verdict) == (
         Verdict.PASS,
         Verdict.PASS,
@@ -124,7 +124,7 @@ def test_a_harmless_line_changes_nothing(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", FATAL)
-def test_errors_of_ranks_launchers_and_the_driver_count(line: str) -> None:
+def test_fatal_line_of_a_rank_launcher_or_driver_fails(line: str) -> None:
     judgement = judged(after=[line])
     assert judgement.verdict is Verdict.FAIL
     assert line.split(": ", 1)[-1][:30] in judgement.reason.sentence, "the line is its evidence"

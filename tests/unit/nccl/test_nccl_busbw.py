@@ -106,7 +106,7 @@ def test_rendered_table_is_aligned_and_has_a_summary_line() -> None:
     )
 
 
-def test_an_empty_sweep_has_no_numbers() -> None:
+def test_empty_sweep_has_no_peak_busbw_or_wrong_total() -> None:
     sweep = Sweep(None, None, None, (), (), None, None, "truncated")
     assert sweep.peak_busbw_gb_s is None and sweep.wrong_total is None
 

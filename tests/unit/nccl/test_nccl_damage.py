@@ -162,7 +162,7 @@ def test_log_cut_before_its_footer_is_never_ok(name: str) -> None:
         assert sweep.outcome == ("failed" if sweep.wrong_total else "truncated")
 
 
-def test_rows_arrive_one_by_one() -> None:
+def test_sweep_reader_returns_rows_as_lines_arrive() -> None:
     lines = (LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines()
     reader = SweepReader()
     rows = [row for line in lines for row in reader.feed(line)]

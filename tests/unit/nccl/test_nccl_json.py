@@ -152,7 +152,7 @@ def test_a_bare_inf_is_no_json_and_is_read_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("cut", [None, 300, 420, 700])
-def test_the_environment_is_never_kept(cut: int | None) -> None:
+def test_environment_in_json_is_never_kept_or_shown(cut: int | None) -> None:
     text = json.dumps(_document())[:cut]
     assert SECRET in text
     try:
@@ -172,7 +172,7 @@ def test_nccl_errors_in_json_are_kept_as_one_line() -> None:
     "text",
     ['{"results": 3, "args": 4}', '{"config": [], "args": [3]}', '{"args": {"a": []}, "env":'],
 )
-def test_other_json_is_bad_input_or_has_no_rows(text: str) -> None:
+def test_json_of_another_format_is_bad_input_or_has_no_rows(text: str) -> None:
     try:
         assert all(not sweep.rows for sweep in parse_text(text))
     except InputError as error:

@@ -59,8 +59,8 @@ def test_input_without_nccl_tests_output_is_refused_in_bounded_memory(
     assert peak < 1 << 19
 
 
-def test_endless_rows_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """-N 0 runs for ever."""
+def test_rows_beyond_the_limit_are_dropped_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nccl-tests with -N 0 runs forever."""
     monkeypatch.setattr("seatrial.nccl.sweeps.MAX_ROWS", 1000)
 
     def lines() -> Iterator[str]:

@@ -382,7 +382,7 @@ def test_headings_of_a_script_separate_bare_rows() -> None:
     assert [[row.size for row in sweep.rows] for sweep in sweeps] == [[524288, 1048576]] * 2
 
 
-def test_all_operations_and_cycles_stay_one_sweep() -> None:
+def test_rows_of_several_reductions_and_cycles_stay_one_sweep() -> None:
     rows = [ROW.replace("  sum", f"{op:>5}") for op in ("sum", "prod", "max")]
     assert (
         len(

@@ -148,7 +148,7 @@ def test_a_named_node_is_tested_again_and_let_in() -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_pass_that_watches_waits_for_nodes_that_are_due() -> None:
+def test_watch_option_waits_for_busy_nodes_that_are_due() -> None:
     busy = replace(idle("n1")[0], state="busy", why="job 7")
     played = PlayedCluster.of([*idle("n0"), busy])
     passed(played)
@@ -172,7 +172,7 @@ def test_a_refusal_of_the_scheduler_is_reported() -> None:
     assert "no right to drain" in pass_result("p", "c", NOW, NOW, outcome, DUE).reason.sentence
 
 
-def test_alerts_stay_until_the_node_is_in_service() -> None:
+def test_node_stays_a_suspect_until_it_is_back_in_service() -> None:
     played = PlayedCluster.of(
         [*idle("n0", "n4"), ServiceNode("n1", "out", why="ecc in run r", is_ours=True)]
     )

@@ -106,8 +106,10 @@ def test_a_rank_that_breaks_training_is_named(
     assert machine.results()["verdict"] == reason.partition(":")[0]
 
 
-def test_one_process_of_a_machine_checks_it(machine: Machine) -> None:
-    """The others say nothing, and what the first one starts is not of the launcher's world."""
+def test_only_local_rank_0_checks_the_machine(machine: Machine) -> None:
+    """Other local ranks print nothing, and processes that the check starts do not inherit the
+    launcher's variables.
+    """
     machine.has(
         training=f"import os; assert not {{'SLURM_PROCID', 'TORCHELASTIC_RUN_ID'}} & "
         f"os.environ.keys()\n{TRAIN}"
@@ -123,7 +125,7 @@ def test_one_process_of_a_machine_checks_it(machine: Machine) -> None:
     assert machine.check("--allow-no-gpu", environment={**torchrun, "LOCAL_RANK": "0"})[0] == 0
 
 
-def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
+def test_check_ended_by_sigterm_ends_its_ranks(machine: Machine) -> None:
     machine.has(
         training="import os, pathlib, time\npathlib.Path(f'rank-{os.getpid()}').touch()\n"
         "time.sleep(60)"

@@ -115,7 +115,7 @@ def test_lines_labelled_with_a_host_are_judged_per_host() -> None:
     assert len(judgement.checks) == 2
 
 
-def test_the_first_cause_in_time_is_the_cause() -> None:
+def test_cause_that_comes_first_in_the_log_is_the_reason() -> None:
     xid, bad = FROM_KERNEL["log-xid-79"], BAD["dcgmi diag"]
     assert judged(f"{xid}\n{bad}").reason.code == "log-xid-79"
     assert judged(f"{bad}{xid}\n").reason.code == "tool-gpu-memory"

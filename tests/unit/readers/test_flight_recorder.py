@@ -97,7 +97,7 @@ def test_the_rank_that_others_wait_for_is_named(traces: list[RankTrace], named: 
     assert [each.rank for each in late_ranks(traces)] == named
 
 
-def test_ranks_that_wait_for_each_other_are_a_circle_and_blame_none() -> None:
+def test_ranks_that_wait_for_each_other_are_reported_as_a_circle() -> None:
     reason = circular_wait([trace(0, a=2, b=1), trace(1, a=1, b=2)])
     assert reason
     assert reason.sentence == "ranks 0, 1 wait for each other in groups a, b"
@@ -111,7 +111,7 @@ def test_rank_without_a_dump_is_late() -> None:
     ]
 
 
-def test_a_dump_says_what_was_not_entered() -> None:
+def test_late_rank_is_named_with_the_collective_it_did_not_enter() -> None:
     (late,) = late_ranks([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
     assert late.reason.sentence == "rank 1 did not enter all_reduce 3 of group mesh_7"
 
@@ -187,7 +187,7 @@ def test_a_hostile_or_broken_dump_is_refused(content: bytes, complaint: str) -> 
     assert not Path("/tmp/hostile-dump").exists()
 
 
-def test_entries_of_another_shape_are_left_out() -> None:
+def test_malformed_dump_entries_are_ignored() -> None:
     entries = [
         1,
         None,

@@ -96,7 +96,7 @@ def test_a_step_is_read_from_the_line_of_each_program(
         "iteration of the loop begins",
     ],
 )
-def test_other_lines_are_no_steps(line: str) -> None:
+def test_lines_of_other_programs_are_not_read_as_steps(line: str) -> None:
     assert read_step(line) is None
     assert read_training([line]) is None
 
@@ -161,7 +161,7 @@ def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
     assert check(lines).verdict is Verdict.PASS
 
 
-def test_a_training_that_goes_on_with_numbers_is_degraded() -> None:
+def test_training_whose_loss_is_finite_again_after_a_nan_is_degraded() -> None:
     read = check([megatron(n, loss="nan" if n == 7 else "2.0") for n in range(1, 30)])
     assert (
         read.verdict is Verdict.DEGRADED
@@ -248,7 +248,7 @@ RAS = [
 ]
 
 
-def test_communicators_without_errors_pass() -> None:
+def test_nccl_ras_status_without_errors_passes() -> None:
     assert (
         check(
             [*RAS, "    0         1         4         8        32        32   RUNNING      OK"]

@@ -134,7 +134,9 @@ def test_repeats_take_no_longer_than_the_checks(
     assert nodes.asked == asked
 
 
-def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_that_spent_least_time_on_repeats_is_repeated_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
     checks = [
         Check("training", Verdict.PASS, Reason(), 10.0),
@@ -234,8 +236,8 @@ def test_suspect_withdrawn_after_a_repeat_is_dropped_and_problems_stay(
     assert [m.value for m in check.measurements] == [0.1, 1.0, 1.0]
 
 
-def test_repeats_of_a_run_count_as_one_run(store: Store) -> None:
-    """A hiccup that was cleared does not drag the history down, nor make four runs of three."""
+def test_repeats_count_as_one_run_in_the_history(store: Store) -> None:
+    """A low reading that repeats cleared does not lower the median of the history."""
     check = compared(store, 0.1, Nodes(1.0, 1.0))
     at = now()
     store.save(
@@ -284,7 +286,7 @@ def test_one_low_reading_never_blames_and_three_do(known: Knowledge, value: floa
     assert taken_until_sure(known, value, *[1.0] * 23)[1] is Verdict.PASS
 
 
-def test_a_series_counts_once_by_its_median() -> None:
+def test_once_replaces_repeated_measurements_by_their_median() -> None:
     (m,) = once([plateau(3.0), plateau(1.0), plateau(2.0)])
     assert m.value == 2.0
 
@@ -292,10 +294,10 @@ def test_a_series_counts_once_by_its_median() -> None:
 @pytest.mark.parametrize(
     ("metric", "kind"), [("tcp_egress", "node"), ("matmul", "node"), ("matmul", "gpu")]
 )
-def test_a_coarse_number_that_looks_well_is_not_measured_again(
+def test_coarse_metric_is_repeated_only_for_nodes_that_read_low(
     metric: str, kind: SubjectKind
 ) -> None:
-    """A loss of 10 % is not looked for in half a second of TCP; a node that is slow by far is tried
+    """Half a second of TCP is too short to find a loss of 10 %; only far slower nodes are measured
     again.
     """
     rng = np.random.default_rng(5)
@@ -312,9 +314,7 @@ def test_a_coarse_number_that_looks_well_is_not_measured_again(
 
 
 @pytest.mark.parametrize(("share", "again"), [(0.25, False), (0.45, True)])
-def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(
-    share: float, again: bool
-) -> None:
+def test_coarse_metric_is_repeated_below_a_third_of_its_limit(share: float, again: bool) -> None:
     ranks = (np.arange(64) + 0.5) / 64
     rates = 1000 * np.exp([0.02 * NormalDist().inv_cdf(rank) for rank in ranks])
 

@@ -50,7 +50,7 @@ from tests.unit.repeats.doubts import FakeTransport
         ("ab", "ab", [[("a", "b")]]),
     ],
 )
-def test_doubtful_nodes_meet_their_neighbours_again(
+def test_doubtful_nodes_repeat_streams_with_the_same_neighbours(
     names: str, doubtful: str, batches: list[list[tuple[str, str]]]
 ) -> None:
     assert once_more(Plan(list(names)), list(doubtful), 1) == batches
@@ -77,11 +77,11 @@ def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> N
 
 @settings(deadline=None)
 @given(st.integers(2, 30), st.none() | st.integers(0, 99), st.data())
-def test_a_repeat_measures_what_the_first_time_did(
+def test_repeated_streams_give_the_same_node_rates_on_unchanged_racks(
     nodes: int, day: int | None, data: st.DataObject
 ) -> None:
-    """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and
-    needs it again.
+    """Racks of three with slower links between them: a node at the end of a rack has one fast
+    neighbour, and must repeat streams with it.
     """
     names = [f"node-{i}" for i in range(nodes)]
     doubtful = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
@@ -233,7 +233,7 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy_part_is_blamed(
+def test_no_healthy_part_is_blamed_when_nodes_slow_or_recover_before_repeats(
     seed: int,
 ) -> None:
     rng = random.Random(seed)

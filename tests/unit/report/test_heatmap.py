@@ -79,7 +79,7 @@ def test_bad_nodes_of_a_thousand_have_their_own_line() -> None:
     assert {cell.verdict for cell in rest.cells} == {Verdict.PASS}
 
 
-def test_a_suspect_is_seen_though_it_measures_well() -> None:
+def test_suspect_with_good_numbers_has_its_own_line() -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(60)))
     suspect = Suspect("node", "node-44", 0.8, uncoded("its links are slow"))
     nodes = [{"name": f"node-{n}"} for n in range(60)]

@@ -39,7 +39,7 @@ def test_written_run_is_read_back_unchanged(tmp_path: Path, result: RunResult) -
     ]
 
 
-def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
+def test_losses_of_100_000_steps_are_read_back(tmp_path: Path) -> None:
     loss = Measurement(
         "loss", 1.5, "", Subject("cluster", "lab"), samples=tuple(i / 7 for i in range(100_000))
     )
@@ -265,7 +265,7 @@ def test_a_sparse_file_of_8_gb_is_refused_before_it_is_read_whole(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["run.json", "measurements.csv"])
-def test_no_link_is_followed(tmp_path: Path, name: str) -> None:
+def test_symbolic_links_in_a_run_folder_are_refused(tmp_path: Path, name: str) -> None:
     folder = _write(tmp_path, samples.healthy_local())
     (folder / name).rename(folder / "elsewhere")
     (folder / name).symlink_to(folder / "elsewhere")

@@ -30,7 +30,7 @@ def test_the_summary_reads_from_verdict_to_software() -> None:
     assert "more judgements in `run.json`" in text
 
 
-def test_tables_are_whole_whatever_the_text() -> None:
+def test_hostile_text_does_not_break_markdown_tables() -> None:
     text = summary(samples.hostile("a|b\nc `d` <b>&lt; [x](http://y) @all"))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}

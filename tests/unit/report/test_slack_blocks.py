@@ -171,7 +171,7 @@ def test_the_message_says_where_the_files_are_and_what_is_kept() -> None:
     assert "files: gs://bucket/logs/r1/" in payload
 
 
-def test_the_mail_has_the_same_content() -> None:
+def test_mail_has_the_same_content_as_the_slack_message() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
     letter = full_text(alert, alert.incident.changes)
     assert subject(alert).startswith(

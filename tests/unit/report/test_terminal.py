@@ -35,7 +35,7 @@ def test_the_summary_shows_suspects_then_checks_and_sweep() -> None:
     assert "node-5 (10.20.0.16)" in text
 
 
-def test_the_share_of_the_links_stands_beside_the_plateau_where_it_is_known() -> None:
+def test_share_of_the_link_rate_is_shown_beside_the_plateau_when_known() -> None:
     assert "of links" not in _printed(samples.faulty_h100())
     text = _printed(samples.with_shares(samples.faulty_h100()))
     assert "of links" in text
@@ -68,7 +68,7 @@ def test_the_closing_line_is_one_line() -> None:
     assert last == "pass: connectivity, collectives, training: all pass"
 
 
-def test_sparklines_reach_from_zero_to_the_largest_value() -> None:
+def test_sparklines_are_scaled_from_zero_to_the_largest_value() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
@@ -135,7 +135,7 @@ def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(
     assert [line.rpartition(" ")[2] for line in lines] == ["reason", "end", "well"]
 
 
-def test_the_frame_has_a_column_for_each_version() -> None:
+def test_history_frame_has_a_column_for_each_software_version() -> None:
     with open_store("sqlite://") as store:
         for number, version in ((1, "2.27"), (2, "2.28")):
             store.save(a_run(number, fingerprint={"nccl": version}), Path("/runs"))

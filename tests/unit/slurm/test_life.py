@@ -131,7 +131,7 @@ def test_ranks_of_srun_work_on_the_shared_file_system(
     assert testbed.launcher.node_folder == f"/tmp/seatrial-{RUN_ID}"
 
 
-def test_a_node_is_blameless_only_for_what_happened_after_the_launch(
+def test_node_of_a_job_restarted_after_the_launch_is_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()

@@ -41,7 +41,7 @@ def test_login_settings_precede_those_of_the_user_ssh_config() -> None:
     assert "StrictHostKeyChecking yes" in lines[: lines.index("Host login")]
 
 
-def test_without_a_host_commands_run_here() -> None:
+def test_slurm_commands_run_locally_without_a_login_host() -> None:
     assert login_of(SlurmPlatform(kind="slurm")).place == "this machine"
 
 
