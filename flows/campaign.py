@@ -46,9 +46,9 @@ def run_campaign(
 ) -> RunResult:
     """Run the phases that are left, each by `chain`, then publish the campaign's own result.
 
-    A campaign that was killed goes on, if it was seen within `_STALE`. Its end is kept after the
-    result is published: one that is killed in between publishes anew. Raises InputError for a phase
-    whose suite is not what it should be, SeatrialError without a history.
+    A campaign that was killed goes on, if it was seen within `_STALE`. The end is stored after the
+    result is published: a campaign that is killed in between publishes again. Raises InputError for
+    a phase whose suite is not what it should be, SeatrialError without a history.
     """
     suites = campaign.suites()
     state = _state(run, campaign.seconds, store)
@@ -103,10 +103,10 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
 
 
 def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> RunState:
-    """Return the campaign as a run: one check over all phases, and the nodes of the first that
-    counts.
+    """Return the campaign as a run: one check over all phases, and the nodes of the first phase
+    that counts.
 
-    An error in looking for a drift becomes a check of its own. `stopped` says why the campaign
+    An error in the search for drift becomes a check of its own. `stopped` says why the campaign
     could not go on.
     """
     state = loop.state

@@ -75,7 +75,7 @@ def run_chain(
                 run_state.doubt(held.lost)
         except MissingError as taken:
             run_state.add(Check("turn", Verdict.NOT_RUN, taken.reason))
-        except Exception as error:  # of the lock: what was measured is reported all the same
+        except Exception as error:  # from the lock: report what was measured all the same
             run_state.add_failure("run", error)
         except BaseException as cut:
             with uninterrupted():
@@ -129,7 +129,7 @@ def _run_steps(
         if "compare" in run_state.done and run_state.run.cluster.isolate:
             with run_state.attempt("isolate"):
                 run_state.isolated = isolate(run_state.run, run_state.checks, len(run_state.nodes))
-        if unreachable:  # a pinned or an earlier value might not let it pass
+        if unreachable:  # a pinned or earlier value might have kept it from passing
             reason = Reason.of("history-unavailable", problem=unreachable)
             run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))
         through = True
@@ -139,7 +139,7 @@ def _run_steps(
 
 
 def _run_checks(run_state: RunState) -> None:
-    """Try the checks of the suite, each if the one that it comes after has worked."""
+    """Run the checks of the suite, each only if the step before it (`after`) has worked."""
     for kind in CHECKS:
         if not run_state.run.suite.section(kind.section) or not run_state.can_run(
             kind.name, after=kind.after
@@ -237,7 +237,7 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
     if os.environ.get("SEATRIAL_METRICS"):
         with run_state.attempt("metrics"):
             run_state.note(metrics_task(run_state.result(), store))
-    if notify:  # also of what could not be recorded
+    if notify:  # also if something could not be recorded
         with run_state.attempt("notify"):
             notified = notify_task(
                 run_state.result(), run.cluster, store, written.get("report.html")
@@ -277,8 +277,8 @@ def record_cut(run_state: RunState, cut: BaseException) -> None:
 
 @contextmanager
 def recorded_if_cut(run: Run) -> Iterator[None]:
-    """Write the run.json of a run that is cut off without one: before its first step, or as a
-    campaign of others.
+    """Write the run.json of a run that is cut off without one: before its first step, or during a
+    campaign.
     """
     try:
         yield

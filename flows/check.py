@@ -199,7 +199,7 @@ def _run(cluster: Cluster, suite: Suite, out: str | None) -> Run:
 
 
 def _planned(suite: str, budget_s: float | None, only: Sequence[str]) -> Suite:
-    """Return the suite, or the part of it, with that budget. Raises InputError."""
+    """Return the suite, or its part with the checks `only`, with the budget. Raises InputError."""
     planned = load_suite(suite)
     if only:
         planned = part_of(planned, only)

@@ -160,9 +160,9 @@ class Pass:
         if target := target_of_environment():
             try:
                 publish_coverage(self.cluster.name, after.coverage, at, target)
-            except OSError as error:  # the pass stands
+            except OSError as error:  # the result of the pass still counts
                 log.warning("metrics: %s", error)
-        if notify:  # of what is wrong until somebody ends it
+        if notify:  # about all standing faults, not only those of this pass
             alert = standing_result(result, after.nodes, outcome, after.evidence, after.coverage)
             notify_task(alert, self.cluster, self.store, None)
         return result
@@ -171,7 +171,7 @@ class Pass:
         return self.store.node_tests(self.cluster.name, now() - REMEMBERED)
 
     def _test(self, suite: str, nodes: Sequence[ServiceNode]) -> list[NodeTest]:
-        """Run the suite on the nodes alone, and return what it found of each."""
+        """Run the suite on these nodes alone, and return the test of each node."""
         names = tuple(node.name for node in nodes)
         taken = Taken(names, tuple(node.name for node in nodes if node.state in ("gated", "out")))
         started = now()

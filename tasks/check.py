@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 T = TypeVar("T")
-LEAST_REPEATS_S = 30.0  # of the quickest suite, whose checks take less
+LEAST_REPEATS_S = 30.0  # for the quickest suite, whose checks take less time
 STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
@@ -86,9 +86,9 @@ def compare(
 
     A measurement in doubt is repeated until its judgement is certain, a suspect explains it, or a
     repeat adds nothing; and no longer than `until` (of time.monotonic) or than the checks took.
-    What may name a node goes first, then the check whose repeats take the least. Without a store,
-    the catalog, physics and peers remain. Raises SeatrialError if the store cannot be read: a run
-    without its history would pass what it should not.
+    Checks that may name a node go first, then the check whose repeats take the least. Without a
+    store, the catalog, physics and peers remain. Raises SeatrialError if the store cannot be read:
+    a run without its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
@@ -135,9 +135,10 @@ class RepeatBudget:
         return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
 
     def next_of(self, doubts: Doubts) -> str:
-        """Return the check to repeat: one that may name a node by its third reading before those
-        that name none, then the one whose repeats will have taken the least time; of equals the
-        first.
+        """Return the check to repeat; the first of equal ones.
+
+        Checks whose next reading may name a node come first, then the check whose repeats, with the
+        next one, take the least time.
         """
 
         def order(name: str) -> tuple[bool, float]:
@@ -147,15 +148,13 @@ class RepeatBudget:
         return min(doubts, key=order)
 
     def spend(self, name: str, seconds: float) -> None:
-        """Count a repeat of the check; the next one takes as long."""
+        """Add the time of a repeat of the check; the next one is expected to take as long."""
         self._spent_s[name] += seconds
         self._next_s[name] = seconds
 
 
 def _well_measured(doubts: Doubts) -> set[str]:
-    """Return the measurements of all nodes together that were taken as often as a judgement
-    needs.
-    """
+    """Return the series of the whole cluster that were read as often as a judgement needs."""
     every = (doubt for some in doubts.values() for doubt in some)
     return {
         d.measurement.series()
@@ -165,7 +164,9 @@ def _well_measured(doubts: Doubts) -> set[str]:
 
 
 def _may_name_a_node(doubt: Doubt) -> bool:
-    """Return whether one more reading may name a node: it has fewer than three of it."""
+    """Return whether one more reading may name a node: a part that has fewer than three
+    readings.
+    """
     return doubt.measurement.subject.kind != "cluster" and doubt.taken < AGREEING
 
 
@@ -176,7 +177,7 @@ def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[
 
 
 def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
-    """Return `compare` with all that is known of the cluster."""
+    """Return `compare` with the cluster's setup, store and context filled in."""
     return lambda checks, repeat, until: compare(checks, setup, store, context, repeat, until)
 
 

@@ -176,16 +176,16 @@ def end(run: str, cluster: Cluster | None = None) -> str:
 
 
 def reap(platform: Platform) -> list[Leftover]:
-    """Tear down what runs whose process is gone have left on `platform`; returns what it was.
+    """Tear down what runs whose process is gone have left on `platform`; return the leftovers.
 
-    Raises SeatrialError at the end, when all were tried, where some of it is still there.
+    Raises SeatrialError after all were tried, if some could not be removed.
     """
     left = platform.leftovers()
     problems = []
     for leftover in left:
         try:
             platform.teardown(leftover.run_id)
-        except Exception as error:  # the others must not stay up for it
+        except Exception as error:  # the other runs' nodes must not stay up because of it
             problems.append(f"run {leftover.run_id}: {error}")
         else:
             log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)

@@ -98,11 +98,11 @@ def watch(
     settings: AlertSettings,
     gone: str | None = None,
 ) -> Notified:
-    """Alert that the check of a cluster is `gone`, which says how, or that its last run is older
+    """Send an alert if the check of a cluster died (`gone` says how), or if its last run is older
     than `max_age`.
 
-    One incident for as long as it lasts; the next run that is recorded ends it. A check that is
-    `gone` is reported without a history, too. Raises SeatrialError when the history cannot be read.
+    The incident stays the same until it ends; the next run that is recorded ends it. A check that
+    died is reported without a history, too. Raises SeatrialError when the history cannot be read.
     """
     try:
         last = store.last_run(cluster.name, suite) if store else None
@@ -215,7 +215,9 @@ def _summary(
 
 
 def _with(problem: str | None, notified: Notified) -> Notified:
-    """Add the receivers whose settings are wrong."""
+    """Add `problem`, the receivers whose settings are wrong, to the outcome, which then has
+    failed.
+    """
     return (
         Notified(f"{notified.summary}; not configured: {problem}", failed=True)
         if problem

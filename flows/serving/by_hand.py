@@ -1,6 +1,4 @@
-"""Run the flow `check` from a terminal, with a temporary server unless one is configured, to an
-exit status.
-"""
+"""Run a flow from a terminal, on a temporary Prefect server unless one is configured."""
 
 import contextlib
 import importlib

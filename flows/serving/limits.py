@@ -82,8 +82,8 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
 
 @contextmanager
 def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
-    """Hold the slot of the cluster's limit; hold none if the server does not answer at the
-    start.
+    """Hold a slot of the cluster's concurrency limit; hold none if the server does not answer at
+    the start.
     """
     stack = ExitStack()
     try:
@@ -112,12 +112,12 @@ def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -
         set_label(flow_run_id, SLOT, "")
         try:
             stack.close()
-        except Exception as error:  # of the server, or of the connection to it
+        except Exception as error:  # from the server or the connection to it
             log.warning("the cluster is free for other runs in %.0f s only: %s", LEASE_S, error)
 
 
 def _make_limit(cluster: str) -> None:
-    # Another run has made it this moment
+    # Another run may create the limit at the same time
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
         client.upsert_global_concurrency_limit_by_name(_name(cluster), 1)
 

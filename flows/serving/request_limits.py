@@ -16,11 +16,11 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 HEADER_TIMEOUT_S = 10.0
 MAX_BODY_BYTES = 16 * 1024**2  # Prefect's own requests stay far below
 LINGER_S = 5.0  # for the rest of a body that was refused, as nginx's lingering_timeout
-# Wrong logins of an address within that time that are answered at once
+# Wrong logins of an address within WINDOW_S that are answered at once
 FREE_TRIES = 10
 WINDOW_S = 60.0
-DELAY_S = 1.0  # between the answers to further ones
-MOST_WAITING = 20  # of an address; more are refused before their login is looked at
+DELAY_S = 1.0  # between the answers to further wrong logins
+MOST_WAITING = 20  # requests of an address; more are refused before their login is read
 _MOST_ADDRESSES = 10_000
 
 
@@ -59,7 +59,7 @@ class HeadersInTime(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _close(self) -> None:
         self._too_late = None
-        # No websocket by now
+        # The connection has not become a websocket
         if self.transport.get_protocol() is self and self._waits_for_headers:
             self.transport.close()
 

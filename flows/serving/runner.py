@@ -91,7 +91,7 @@ def with_choices(
         ("suite", list(dict.fromkeys([*SHIPPED, *suites]))),
     ):
         kept = {key: value for key, value in fields[name].items() if key != "anyOf"}
-        # A list takes none
+        # A list of choices accepts no path
         described = kept["description"].replace(", or the path of a suite file", "")
         fields[name] = {**kept, "type": "string", "enum": legal, "description": described}
     return {**schema, "properties": fields}

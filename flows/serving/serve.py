@@ -55,7 +55,7 @@ _TRIES = 5
 _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    # The next UI talks to its makers' servers, analytics or not
+    # Version 2 of the UI contacts Prefect's servers even without analytics
     "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
@@ -237,9 +237,9 @@ def _lock_home() -> Iterator[Path]:
 
 
 def _login(home: Path) -> tuple[str, str]:
-    """Return the login of UI, API and the runs' folders, and how a shell gets it.
+    """Return the login of UI, API and the runs' folders, and a shell expression for it.
 
-    A new one is shown once.
+    Print where it is kept; a new login is printed itself, once.
 
     Raises InputError.
     """
@@ -256,7 +256,7 @@ def _login(home: Path) -> tuple[str, str]:
 
 
 def access_lines(url: str, login: str) -> list[str]:
-    """Return how people and programs log in; `login` is shell that has it."""
+    """Return lines that say how to log in; `login` is a shell expression for the auth string."""
     return [
         "         in the UI, type the whole of it, user:password, into the one field",
         "shell    for prefect and seatrial in another terminal:",
@@ -307,8 +307,9 @@ def _children(
 def _environments(
     host: str, port: int, url: str, public_url: str, auth_string: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environments of server and runner: defaults, what this process has, and what must
-    be so.
+    """Return the environments of the server and of the runner.
+
+    Fixed settings win over the variables of this process, and these over defaults.
     """
     own = ("PREFECT_API_URL", TEMPORARY, SERVER_AUTH, CLIENT_AUTH)
     inherited = {key: value for key, value in os.environ.items() if key not in own}
@@ -357,7 +358,9 @@ class _Child:
         )
 
     def look(self) -> None:
-        """Start it again if it has died. Raises SeatrialError if it does not stay up."""
+        """Restart the process if it has died. Raises SeatrialError if the process does not
+        stay up.
+        """
         status = self._process.poll()
         if status is None:
             return
@@ -373,7 +376,7 @@ class _Child:
         self._start()
 
     def stop(self) -> None:
-        """End it; if it does not end in time, kill it and its children."""
+        """End the process; if it does not end in time, kill it and its children."""
         self._process.terminate()
         try:
             self._process.wait(self.stop_s)

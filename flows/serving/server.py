@@ -152,7 +152,7 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
     """
     listener = socket.socket()
     try:
-        # One that was closed a moment ago does not count.
+        # A socket on this address that was closed a moment ago does not count.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
@@ -255,7 +255,7 @@ def provide_prefect_server() -> None:
             log.warning("%s: Prefect keeps nothing of this run", problem)
         server = TemporaryServer(_server_log(), _IN_MEMORY if problem else {})
         atexit.register(server.stop)
-        # A line for each event that is lost
+        # Otherwise a line is logged for each event that is lost
         os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s
         os.environ |= {

@@ -40,9 +40,9 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def _handled(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
-    """Have other handlers within the context.
+    """Install `handlers` within the context; restore the earlier ones after it.
 
-    Only the main thread gets signals: elsewhere there is nothing to do.
+    Only the main thread gets signals: in other threads, do nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -83,7 +83,7 @@ def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
 
 
 def starts_runs() -> None:
-    """Set the variable by which processes that this one starts know it, for `end_with_parent`."""
+    """Set the variable by which child processes know this process, for `end_with_parent`."""
     os.environ[_STARTER] = str(os.getpid())
 
 
@@ -91,9 +91,8 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send a signal to this process when its parent dies; outside Linux do nothing.
 
     A runner or worker that is killed would leave its flow runs at work, and no one could cancel
-    them. A parent that has died while this process was still importing sends none, so it is sent
-    here. The parent also read what Prefect prints here by rich; the broken pipe must not be the
-    end.
+    them. If the parent died while this process was still importing, send the signal here. The
+    parent also reads what Prefect prints through rich: a broken pipe must not end this process.
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):

@@ -98,7 +98,7 @@ def _decorated() -> Iterator[SyncPrefectClient]:
         with get_client(sync_client=True) as client:
             yield client
     except Exception as error:
-        # HTTP, Prefect's own errors, answers that are none: the verdict must come out after any
+        # Errors of HTTP or Prefect, or malformed answers: the verdict must come out after any
         log.debug("Prefect does not show it: %s", classed(error))
 
 

@@ -57,7 +57,7 @@ FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
 def own_hosts(host: str, public_host: str) -> list[str]:
-    """Return the host names of a server on `host`, and that of the address in browsers."""
+    """Return the host names of a server on `host`, with the host of the address `public_host`."""
     return sorted({*_LOOPBACK, host, urlsplit(public_host).hostname or host} - {"0.0.0.0"})
 
 

@@ -18,7 +18,7 @@ from seatrial.text import words
 from seatrial.text.headline import lines
 
 Mentions = Mapping[str, Sequence[str]]  # members and groups of Slack, by verdict
-ROWS = 3  # as many as convince
+ROWS = 3  # enough to convince
 
 _OPEN = {
     "fault": "{} {}",
@@ -74,9 +74,9 @@ class Alert:
 
 
 def headline(incident: Incident) -> str:
-    """Return the title: "h100-east fails (3 runs)"; of what is over, how it ended.
+    """Return the title: "h100-east fails (3 runs)"; for an ended incident, how it ended.
 
-    Not made harmless for any receiver.
+    The title is not escaped for any receiver.
     """
     name = words.plain(incident.cluster)
     if incident.closed:
@@ -89,10 +89,7 @@ def headline(incident: Incident) -> str:
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
-    """Return the news without the end of the incident, which the headline says.
-
-    The end is always the last of them.
-    """
+    """Return the news without the end of the incident, the last entry, which the headline says."""
     if incident.closed:
         return news[:-1]
     return news
@@ -102,7 +99,7 @@ def span(incident: Incident) -> str:
     """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs,
     worst fail".
 
-    The worst only where it is not the present one.
+    The worst verdict is left out if it is the present one.
     """
     opened = words.moment(incident.opened)
     lasted = f"since {opened}"
@@ -133,7 +130,7 @@ def software(since: Difference) -> list[str]:
     """Return changed software, a line each: "driver 570.1 → 575.3"."""
     changes = []
     for change in since.software:
-        # They say nothing when a run is there without its nodes
+        # Facts of the run, not software; a stored run may lack its nodes
         if change.what in ("suite", "nodes", "cluster"):
             continue
         before = change.before or "none"
@@ -148,10 +145,10 @@ def numbers(since: Difference) -> list[str]:
     """
     moved = since.measurements
     is_worse = moved["direction"] == "worse"
-    news = moved[is_worse & (moved["sigmas"] >= 3.0)]  # less is none
+    news = moved[is_worse & (moved["sigmas"] >= 3.0)]  # smaller moves are noise
 
     def is_of_one_size(row: Any) -> bool:
-        """Return whether a number is one of a sweep; its plateau comes first."""
+        """Return whether a number is for one message size of a sweep, unlike its plateau."""
         return "message_bytes" in row.conditions
 
     worse: list[Any] = sorted(news.itertuples(), key=is_of_one_size)
@@ -166,15 +163,15 @@ def numbers(since: Difference) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A receiver's markup: `put(text, limit)` makes untrusted text harmless and cuts it; `bold`
-    stands on both sides of what stands out.
+    """A receiver's markup: `put(text, limit)` escapes and cuts untrusted text; `bold` is the mark
+    before and after bold text.
     """
 
     put: Callable[[object, int], str]
     bold: str = ""
 
     def strong(self, text: object, limit: int) -> str:
-        """Return text that stands out, made harmless and cut."""
+        """Return text in bold, escaped and cut to `limit` characters."""
         return f"{self.bold}{self.put(text, limit)}{self.bold}"
 
 
@@ -184,8 +181,8 @@ PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
 def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
     """Return the first `most` suspects, the worst numbers, and the changes since the last good run.
 
-    Nothing of what is over, nor without a run. A suspect: "node-5 (10.20.0.16), 97 % sure: every
-    pair with node-5 reaches ...". What is not ours is put through `markup`.
+    Empty for an ended incident, or without a run. A suspect: "node-5 (10.20.0.16), 97 % sure: every
+    pair with node-5 reaches ...". Untrusted text is escaped by `markup`.
     """
     run = alert.result
     if run is None or alert.over:
@@ -206,8 +203,8 @@ def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
 
 
 def _number(judgement: Judgement, markup: Markup) -> str:
-    """Format a number that is not as expected, with what was expected, or why it is bad where
-    nothing was.
+    """Format a bad number with the expected interval, or with the reason if there is no
+    interval.
     """
     m = judgement.measurement
     name = markup.put(words.measurement_name(m), 160)
@@ -224,7 +221,7 @@ def _number(judgement: Judgement, markup: Markup) -> str:
 
 
 def _changed(since: Difference | None, markup: Markup) -> Part:
-    """Return what has changed since the last good run, or that there is none."""
+    """Return what has changed since the last good run, or that there is no good run."""
     if since is None:
         return "Since the last good run", ["there is none: nothing passed here before"], 0
     changed = "; ".join(software(since)) or "as it was"
@@ -239,7 +236,7 @@ def verdict_lines(alert: Alert) -> tuple[str, ...]:
     """Return the lines of the verdict: those of the run, or what is known of a check that did not
     run.
 
-    Those of an incident that is over say what it was.
+    For an ended incident, they say what it was.
     """
     incident = alert.incident
     if alert.over:
@@ -413,7 +410,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
 def about(alert: Alert) -> list[str]:
     """Return cluster, suite, run and span, nodes and time, and notes, a line each.
 
-    Not made harmless for any receiver; of what is over the first line alone.
+    The lines are not escaped for any receiver; an ended incident has the first line alone.
     """
     incident = alert.incident
     check = f"{incident.cluster} · suite {incident.suite}"

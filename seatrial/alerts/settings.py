@@ -21,7 +21,7 @@ from seatrial.text.addresses import is_loopback, split
 from seatrial.text.redact import redacted
 from seatrial.text.words import plain
 
-# Both name the path of what they try again
+# Both log the path of a request that they retry
 URLLIB3 = ("urllib3.connectionpool", "urllib3.util.retry")
 APPRISE = ("apprise",)
 SAFE = (

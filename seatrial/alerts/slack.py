@@ -140,9 +140,7 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
 
 
 def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
-    """Return the lines of the verdict, the first of them in bold and with those who are
-    mentioned.
-    """
+    """Return the lines of the verdict, the first in bold and with the mentions."""
     first, *others = (_put(line, 1200) for line in verdict_lines(alert))
     if not alert.over:
         first = f"*{first}*"
@@ -151,7 +149,7 @@ def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
 
 
 def _emoji(alert: Alert) -> str:
-    """Return the circle in the colour of an incident; of one that is over, of a pass."""
+    """Return the circle in the colour of the incident's verdict, or of a pass once it has ended."""
     if alert.over:
         return _EMOJI[Verdict.PASS]
     return _EMOJI[alert.incident.verdict]

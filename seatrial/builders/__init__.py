@@ -174,6 +174,6 @@ def with_last_seen(digests: Digests) -> Digests:
     stored |= {base: digest for base, digest in digests.items() if digest}
     with suppress(OSError):  # a home that cannot be written to: nothing is stored
         closed_folder(file.parent)
-        # As a whole: another run may read meanwhile
+        # Atomically: another run may read meanwhile
         write_atomic(file, json.dumps(stored, indent=2))
     return {base: stored.get(base) for base in digests}

@@ -327,7 +327,7 @@ def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, s
 
 def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
     blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
-    size = file.seek(0, os.SEEK_END)  # where it is given, a small archive goes up in one request
+    size = file.seek(0, os.SEEK_END)  # given the size, a small archive is uploaded in one request
     blob.upload_from_file(
         file, rewind=True, size=size, content_type="application/gzip", timeout=120
     )

@@ -117,7 +117,7 @@ def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, st
 
 
 def _in_a_pool(build: Request) -> bool:
-    """Return whether it builds in a private pool, which refuses a machine type."""
+    """Return whether the build runs in a private pool, which refuses a machine type."""
     return not {"pool", "workerPool"}.isdisjoint(build.get("options") or {})
 
 

@@ -60,8 +60,8 @@ def make_plan(
 
 
 def tag_for(used: list[str], digest: str) -> str:
-    """Return the tag of the last base for people, and a hash of all inputs; the hash alone where
-    the base has no tag.
+    """Return a tag: the tag of the last base, for people, and a hash of all inputs; the hash alone
+    if the base has no tag.
     """
     own = ""
     if used:

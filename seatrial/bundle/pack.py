@@ -43,7 +43,7 @@ The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signe
 def read_manifest(text: str) -> dict[str, str]:
     """Parse a manifest into digests by name. Raises ValueError naming the bad line."""
     digests: dict[str, str] = {}
-    # Ends at "\n" alone, and makes no list of all
+    # Splits at "\n" alone, without a list of all lines
     lines = (line.removesuffix("\n") for line in io.StringIO(text))
     for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)

@@ -36,7 +36,7 @@ _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
 # Set-user-ID, executable, writable for all
 _ODD_MODE = 0o7113
 _ODD_FOLDER_MODE = 0o7002
-# RecursionError: headers of headers of headers; ValueError: numbers that are none
+# RecursionError: deeply nested headers; ValueError: malformed numbers
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
@@ -114,11 +114,10 @@ class Verified:
 
 @dataclass(slots=True)
 class _Content:
-    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one
-    found.
+    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one found.
 
-    `small` has the manifest and its signature themselves, by name. `folders` are those of members,
-    and all that are above a member.
+    `small` has the content of the manifest and of its signature, by name. `folders` are folders
+    among the members, and all parents of members.
     """
 
     top: str = ""
@@ -223,15 +222,15 @@ def _take_file(path: Path, name: str, content: _Content) -> None:
 def _read(bundle: Path) -> _Content:
     """Read the archive as far as possible.
 
-    Raises InputError if it is none; what is wrong within it is a problem of the content.
+    Raises InputError if the file is no archive; an error within it is a problem of the content.
     """
     content = _Content()
     with _opened(bundle) as (archive, stream):
         try:
             while member := archive.next():
-                # tarfile keeps them all, and has no public way to forget them
+                # tarfile keeps all members, and has no public way to forget them
                 vars(archive)["members"].clear()
-                # Of every member: the manifest may come after what is odd
+                # Take every member: the manifest may come after an odd one
                 odd = _take(archive, member, content)
                 content.problem = content.problem or odd
             if not content.problem and _holds_more(stream):
@@ -308,7 +307,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
 
 def _odd_kind(member: tarfile.TarInfo) -> str:
     """Return what the member is if it is neither a plain file nor a plain folder; else ""."""
-    # Of a sparse file most was never stored
+    # Most of a sparse file was never stored
     if not (member.isreg() or member.isdir()) or member.issparse():
         return "is no plain file"
     if member.mode & (_ODD_FOLDER_MODE if member.isdir() else _ODD_MODE):

@@ -1,4 +1,4 @@
-"""What the report draws of a campaign: each number over its hours."""
+"""Data for the report's plots of a campaign: each metric over its hours."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
-_UNITS = {"mhz": "MHz", "w": "W", "c": "°C"}  # of what devices report, by the end of its name
+# Units of the metrics that devices report, by the suffix of the name
+_UNITS = {"mhz": "MHz", "w": "W", "c": "°C"}
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in
+    """A metric over the hours of a campaign: lowest, median and highest value over all parts, in
     the title's unit.
 
-    The four have an entry for each moment, in order.
+    The four sequences have an entry for each point in time, in order.
     """
 
     title: str
@@ -36,10 +37,10 @@ class Band:
 
 
 def bands_of(result: RunResult, store: "Store") -> list[Band]:
-    """Return the bands of the campaign that `result` is of; none for any other run.
+    """Return the bands of the campaign of `result`; empty for any other run.
 
-    First what devices reported, by hour, then the numbers of the phases, but for those of single
-    message sizes. Numbers with one moment are left out. Raises SeatrialError where the history
+    Metrics of devices by hour come first, then those of the phases, except for those of a single
+    message size. Metrics with one point in time are left out. Raises SeatrialError if the history
     cannot be read.
     """
     state = store.campaign(result.cluster, result.suite)
@@ -61,7 +62,7 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
 
 
 def _title(metric: str) -> str:
-    """Return the title of a metric of devices, with its unit if it has one."""
+    """Return the title of a device metric, with its unit if it has one."""
     name, _, unit = metric.rpartition("_")
     if unit not in _UNITS:
         return metric_name(metric)
@@ -69,9 +70,10 @@ def _title(metric: str) -> str:
 
 
 def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:
-    """Summarize each moment that has readings: its hour, and their lowest, median and highest.
+    """Return the band of the points in time with readings: hour, lowest, median and highest.
 
-    `moments` are in seconds of the campaign; a reading that is not finite does not count.
+    `moments` are (seconds since the start of the campaign, readings); readings that are not finite
+    are ignored.
     """
     rows = []
     for at_s, readings in moments:

@@ -1,8 +1,8 @@
-"""Numbers that are worse at the end of a campaign than at its beginning. Pure.
+"""Find numbers that are worse at the end of a campaign than at its beginning. Pure.
 
-A node is compared with the others of each phase, so that a slowdown of all nodes at once blames
-none. Whether there is a trend says the test of Mann and Kendall (Mann, Econometrica 13 (1945), 245;
-Kendall, Rank Correlation Methods (1975)).
+A node is compared with the others in each phase, so that a slowdown of all nodes at once blames
+none. The test of Mann and Kendall decides whether there is a trend (Mann, Econometrica 13 (1945),
+245; Kendall, Rank Correlation Methods (1975)).
 """
 
 import math
@@ -27,23 +27,26 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 DRIFT = "drift"
-LEAST_PHASES = 7  # of a suite: with fewer, chance alone makes a trend
-_LEAST_PEERS = 3  # parts of one kind, whose median tells what is usual
-_LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones stray
-# Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
+LEAST_PHASES = 7  # least phases of a suite: with fewer, chance alone makes a trend
+_LEAST_PEERS = 3  # least parts of one kind to compare each with their median
+_LEAST_SPREAD = 32  # least parts of one kind to estimate the spread of healthy changes
+# Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy part of thousands
+# reaches
 _OUTLYING = 5.0
-_AT_ONCE = 4_000_000  # pairs of readings in memory
+_AT_ONCE = 4_000_000  # pairs of readings in memory at a time
 _HOUR_S = 3600.0
-_CHANCE = 0.02  # that any number of a suite is named by chance, at most
-_LIMIT = 0.05  # of what it was: a loss that is degraded
-_FLOOR = 0.5  # of what it was: less than this fails
+_CHANCE = 0.02  # largest probability that chance alone names any series of a suite
+_LIMIT = 0.05  # relative loss from which a series is degraded
+_FLOOR = 0.5  # a series that keeps a smaller share fails
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseNumbers:
-    """The numbers of one suite's phases: `readings` has a row a phase, and a column a series.
+    """The numbers of all phases of one suite: `readings` has a row for each phase, a column for
+    each series.
 
-    `began_s` is the time of the campaign, in order. What was not measured is NaN.
+    `began_s` is the start of each phase in seconds of the campaign, in order. Missing readings are
+    NaN.
     """
 
     suite: str
@@ -57,9 +60,9 @@ def drift_check(
 ) -> Check:
     """Judge whether numbers of the `phases` got worse during the campaign.
 
-    `minutes` are readings that devices reported; without enough phases they are not judged.
-    `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged. Not run
-    with fewer than `LEAST_PHASES` of every suite.
+    `minutes` are hourly readings of devices. `one_machine`: one machine plays all nodes, so a
+    slowdown of all of them is not judged. Series with fewer than `LEAST_PHASES` readings are not
+    judged; the check is not run if that is so for all suites.
     """
     counts = [len(each.began_s) for each in phases]
     most = max(counts, default=0)
@@ -92,7 +95,8 @@ def drift_check(
 def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
     """Read the numbers of the phases of each suite.
 
-    The series are those of its first phase. Raises SeatrialError where the history cannot be read.
+    The series are those of the suite's first phase. Raises SeatrialError if the history cannot be
+    read.
     """
     by_suite = defaultdict(list)
     for phase in state.counted:
@@ -131,7 +135,7 @@ def _table(
 
 
 def _suspect(judgement: Judgement) -> Suspect | None:
-    """Return the part that a judgement blames; None for the cluster as a whole, or a group."""
+    """Return the part that a judgement blames; None for the whole cluster or a group."""
     subject = judgement.measurement.subject
     if subject.kind not in ("node", "gpu", "link"):
         return None
@@ -139,17 +143,18 @@ def _suspect(judgement: Judgement) -> Suspect | None:
 
 
 def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:
-    """Yield a judgement for each series that has readings at both ends.
+    """Yield a judgement for each series with readings at both ends of the campaign.
 
-    Readings of like parts are divided by their median in each phase. What then has lost more than
-    `_LIMIT` drifts if chance explains it to less than `_CHANCE`, or if it is far below like parts.
+    Readings of like parts are divided by their median in each phase. A series that has lost more
+    than `_LIMIT` drifts if the probability by chance is below `_CHANCE`, or if it is far below like
+    parts.
     """
     count = len(phases.series)
     relative = np.array(phases.readings)
     judged = np.zeros(count, dtype=bool)
     for columns in alike(phases.series):
         is_compared = len(columns) >= _LEAST_PEERS
-        if is_compared:  # what slows all of them down blames none
+        if is_compared:  # a slowdown of all parts blames none
             usual = median_of(relative[:, columns].T)
             relative[:, columns] /= usual[:, None]
         judged[columns] = is_compared or not one_machine
@@ -162,8 +167,8 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
         outlying[columns] = _scores(kept[columns]) >= _OUTLYING
     lost = judged & (kept < 1 - _LIMIT)
     chance = np.ones(count)
-    chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
-    # As many tests as series, by Bonferroni
+    chance[lost] = mann_kendall(relative[:, lost]) / 2  # one-sided, since only losses count
+    # Bonferroni correction for the number of series
     is_unlikely = chance * judged.sum() <= _CHANCE
     drifts = is_unlikely | (lost & outlying)
     for column in np.flatnonzero(judged).tolist():
@@ -177,9 +182,9 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
 
 
 def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return what share of each number is left at the end; of times, what share of the speed.
+    """Return the share of each number that is left at the end; for times, the share of the speed.
 
-    NaN without a reading in the first or last hour.
+    NaN for a series without a reading in the first or last hour.
     """
     begin, end = _ends(phases.began_s)
     falls = np.array([m.better == "higher" for m in phases.series])
@@ -191,8 +196,9 @@ def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.
 
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return how far each part fell below like parts, in units of their robust spread; 0 for few
-    parts, and for all where most are equal.
+    """Return how far each part fell below like parts, in units of their robust spread.
+
+    0 for parts with too few others, and if the changes of most are equal.
     """
     none = np.zeros(len(kept))
     known = kept[np.isfinite(kept)]
@@ -208,8 +214,8 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
-    """Yield the columns of each metric, kind of part and conditions; those without a better
-    direction are left out.
+    """Yield the column indices of each metric, kind of part and conditions, except those without a
+    better direction.
 
     Conditions are compared as text, so that 8 and "8" are the same.
     """
@@ -226,10 +232,10 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
 
 
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
-    """Return the phases of the first and of the last hour; of a campaign that is shorter than three
-    hours, thirds.
+    """Return masks of the phases in the first and in the last hour; in the first and last third if
+    the campaign is shorter than three hours.
 
-    Two masks over the phases, which begin at `began_s`.
+    `began_s` are the starts of the phases.
     """
     since = began_s - began_s[0]
     length = since[-1]
@@ -240,10 +246,10 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
 def _judgement(
     m: Measurement, suite: str, *, kept: float, chance: float, drifts: bool
 ) -> Judgement:
-    """Return the judgement of a series that kept a share of its number; `chance` is that of as much
-    without a drift.
+    """Return the judgement of a series that kept a share of its number.
 
-    Its number is the change in percent, at least -100 * `_LIMIT` expected.
+    `chance` is the probability of such a loss without a drift. The judged value is the change in
+    percent, expected to be at least -100 * `_LIMIT`.
     """
     change = Measurement(
         metric="drift",
@@ -275,11 +281,11 @@ def _judgement(
 
 
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the
-    order of time.
+    """Return the two-sided p-value of the null hypothesis "no trend" for each column of `readings`,
+    whose rows are in order of time.
 
     NaNs are left out. By the normal approximation, without a correction for ties; 1 for a column
-    that has fewer than two readings.
+    with fewer than two readings.
     """
     rows, columns = readings.shape
     first, second = np.triu_indices(rows, 1)
@@ -295,14 +301,12 @@ def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     counts = np.isfinite(readings).sum(axis=0)
     for column in np.flatnonzero((counts > 1) & (score != 0)):
         variance = _variance(int(counts[column]))
-        corrected_score = abs(score[column]) - 1  # for continuity
+        corrected_score = abs(score[column]) - 1  # continuity correction
         z = corrected_score / math.sqrt(variance)
         p_values[column] = math.erfc(z / math.sqrt(2))
     return p_values
 
 
 def _variance(count: int) -> float:
-    """Return the variance of Kendall's score of so many readings, without a trend and without
-    ties.
-    """
+    """Return the variance of Kendall's score of `count` readings without a trend or ties."""
     return count * (count - 1) * (2 * count + 5) / 18

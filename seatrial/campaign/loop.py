@@ -1,4 +1,4 @@
-"""Run the phases of a campaign until its time is over, and leave out nodes that break."""
+"""Run the phases of a campaign until its time is over, without the nodes that break."""
 
 import logging
 import time
@@ -15,28 +15,28 @@ from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.campaign")
 
-PAUSES_S = (10.0, 60.0, 300.0)  # after phases in a row that count for nothing
-# Codes of nodes that are there, and slow
+PAUSES_S = (10.0, 60.0, 300.0)  # waits after consecutive phases that did not count
+# Codes of nodes that are only slow
 _SLOW = frozenset({"tcp-node-slow", "tcp-link-slow", "gpu-slowed-down"})
 # Codes of runs whose scheduler took the nodes away.
 _TAKEN = frozenset(
     {"pod-preempted", "slurm-job-cancelled", "slurm-job-gone", "slurm-job-timed-out"}
 )
-# Steps of a run in which no node is up.
+# Steps of a run during which no node is up.
 _WITHOUT_NODES = frozenset(
     {"startup", "image", "launch", "teardown", "record", "upload", "metrics", "notify"}
 )
 
-# The cluster with the nodes that are left, the suite, the run id
+# Takes the cluster of the remaining nodes, the suite and the run id
 RunPhase = Callable[[Cluster, Suite, str], RunResult]
 
 
 @dataclass(slots=True)
 class Loop:
-    """A campaign at work.
+    """The loop of a campaign.
 
-    `keep` saves each state, `new_run_id` names the next run, `wait` sleeps, and `notes` are for the
-    campaign's result.
+    `keep` saves each state, `new_run_id` returns the next run id, `wait` sleeps, and `notes` are
+    added to the campaign's result.
     """
 
     state: CampaignState
@@ -49,10 +49,11 @@ class Loop:
     notes: list[Reason] = field(default_factory=list)
 
     def run(self) -> Reason | None:
-        """Run phases until the time is over; return the reason if the campaign cannot go on.
+        """Run phases until the time is over; return the reason if the campaign cannot go on, else
+        None.
 
-        A phase that counts for nothing is tried again after each of `PAUSES_S`; one in which nodes
-        broke is not such a phase.
+        A phase that did not count is tried again after each of `PAUSES_S`, unless nodes broke in
+        it.
         """
         tries = 0
         while not self.state.is_over:
@@ -61,7 +62,7 @@ class Loop:
             if cluster is None:
                 nodes = self.cluster.nodes
                 return Reason.of("campaign-too-few-nodes", left=nodes - before, of=nodes)
-            suite = self.suites[len(self.state.counted) % len(self.suites)]  # in turn
+            suite = self.suites[len(self.state.counted) % len(self.suites)]  # suites take turns
             result = self._phase(cluster.at(self.state.spent_s), suite)
             if self.state.phases[-1].seconds or len(self.state.left_out) > before:
                 tries = 0
@@ -78,21 +79,22 @@ class Loop:
         return None
 
     def _cluster(self) -> Cluster | None:
-        """Return the cluster with the nodes that are left; None if they are too few.
+        """Return the cluster of the remaining nodes; None if there are too few.
 
-        One node may always be left out, of more up to the half.
+        One node may always be left out, and up to half of the nodes.
         """
         names = [out.node for out in self.state.left_out]
         if not names:
             return self.cluster
         if len(names) > max(1, self.cluster.nodes // 2):
             return None
-        # A platform that cannot choose goes on with all
+        # A platform that cannot choose nodes goes on with all of them
         return self.cluster.without(names) or self.cluster
 
     def _phase(self, cluster: Cluster, suite: Suite) -> RunResult:
-        """Run one phase and note what came of it; the state is saved before and after, so that a
-        campaign that is killed goes on from there.
+        """Run one phase and record its result.
+
+        The state is saved before and after, so that a killed campaign can resume from it.
         """
         run_id = self.new_run_id()
         self._keep(self.state.begin(suite.name, run_id))
@@ -112,7 +114,7 @@ class Loop:
         return result
 
     def _keep(self, state: CampaignState) -> None:
-        """Go on from a state, and save it."""
+        """Set the current state, and save it."""
         self.state = state
         self.keep(state)
 
@@ -148,10 +150,10 @@ def counted_s(result: RunResult) -> float:
 
 
 def held_s(result: RunResult) -> float:
-    """Return seconds that the run had its nodes up, by a clock that does not jump; 0 if none came
-    up.
+    """Return for how many seconds the nodes of the run were up, by a monotonic clock; 0 if none
+    came up.
 
-    The sum of its steps, but for those in which no node is up.
+    It is the sum of its steps, except those during which no node is up.
     """
     if not result.nodes:
         return 0.0
@@ -159,10 +161,10 @@ def held_s(result: RunResult) -> float:
 
 
 def broken_nodes(result: RunResult) -> dict[str, str | None]:
-    """Return the nodes that a check could not use or that computed wrongly, with the code; a slow
-    one is not broken.
+    """Return the nodes that a check could not use or that gave wrong results, each with its first
+    code.
 
-    A GPU counts as its node. The first code of a node is its code.
+    A slow node is not broken. A GPU counts as its node.
     """
     broken: dict[str, str | None] = {}
     for check in result.checks:
@@ -177,8 +179,8 @@ def broken_nodes(result: RunResult) -> dict[str, str | None]:
 
 
 def resumed(state: CampaignState) -> CampaignState:
-    """Return the state in which the phase that was killed with the campaign is inconclusive, with 0
-    seconds: what it was up to is not known.
+    """Return the state with the phase that was killed with the campaign as inconclusive, with 0
+    seconds.
     """
     phases = []
     for phase in state.phases:

@@ -12,7 +12,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import count
 
 CAMPAIGN = "campaign"
-Runs = Mapping[str, RunRow]  # by run id
+Runs = Mapping[str, RunRow]  # rows of the history by run id
 
 
 def campaign_check(
@@ -21,8 +21,9 @@ def campaign_check(
     stopped: Reason | None,
     notes: Sequence[Reason],
 ) -> Check:
-    """Return the check `campaign`; `runs` are the phases by run id, `stopped` is why it ended
-    before its time.
+    """Return the check `campaign`.
+
+    `runs` are the phases by run id. `stopped` is the reason if it ended before its time.
     """
     suspects = tuple(_left_out(state))
     left_out = [placed(suspect.name, suspect.evidence) for suspect in suspects]
@@ -50,7 +51,9 @@ def campaign_check(
 
 
 def _failed(state: CampaignState, runs: Runs) -> Iterator[Reason]:
-    """Yield the phases that did not pass, those of one suite that failed alike together."""
+    """Yield a reason for the phases that did not pass; those of one suite that failed alike share
+    one.
+    """
     alike = defaultdict(list)
     for phase in state.counted:
         row = runs.get(phase.run_id)

@@ -1,5 +1,5 @@
-"""What devices reported minute by minute during a campaign: what rose, the worst minute, and
-numbers for the drift.
+"""Readings of devices, minute by minute, during a campaign: what rose, the worst minute, and the
+numbers to check for drift.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 MINUTES = "minutes"
-# What must not rise, by the verdict if it does; of the others a rise is a note.
+# Metrics that must not rise, with the verdict if one does; a rise of a metric in _NOTED is a note.
 _RISES = {"ecc_uncorrected": Verdict.FAIL, "flaps": Verdict.DEGRADED, "slowdown": Verdict.DEGRADED}
 _NOTED = ("errors", "losses", "slowdowns", "links_down")
-_DRIFTING = {"clock_mhz": "MHz", "power_w": "W"}  # that fall where a device slows
+# Units of the metrics that fall when a device slows down
+_DRIFTING = {"clock_mhz": "MHz", "power_w": "W"}
 _HOUR_S = 3600.0
-_BINS = 12  # of a campaign that is shorter than as many hours
+_BINS = 12  # number of intervals of a campaign with fewer hours
 
 
 def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinutes:
-    """Put the metric's readings in all phases together, at the time of the campaign.
+    """Join the readings of a metric in all phases, at the time of the campaign.
 
-    Raises SeatrialError.
+    Raises SeatrialError if the history cannot be read.
     """
     tables = []
     times = []
@@ -65,9 +66,7 @@ def _parts_of(tables: Sequence[MetricMinutes]) -> set[str]:
 
 
 def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
-    """Return the check `minutes`, and notes of what rose without being a fault, and of the worst
-    minutes.
-    """
+    """Return the check `minutes`, and notes on harmless rises and on the worst minutes."""
     minutes = [series for series in minutes if series.readings.size]
     if not minutes:
         missing = Reason.of("minutes-missing")
@@ -108,7 +107,7 @@ def _suspect(judgement: Judgement) -> Suspect:
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:
-    """Yield how much each part rose."""
+    """Yield a judgement of how much each part rose."""
     for part, rose in zip(series.parts, risen(series), strict=True):
         kind, name = _kind_of(part)
         measured = Measurement(
@@ -134,23 +133,23 @@ def _judged(series: MetricMinutes) -> Iterator[Judgement]:
 
 
 def risen(series: MetricMinutes) -> "NDArray[np.float64]":
-    """Return how much each part rose: a counter in spite of resets, a state by the minutes it
-    held.
+    """Return how much each part rose: for a counter, the sum of its increases despite resets; for a
+    state, the minutes for which it held.
     """
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
         return np.asarray(np.nansum(readings, axis=0))
     import pandas as pd
 
-    known = pd.DataFrame(readings).ffill().to_numpy()  # of a gap, the last reading before it
+    known = pd.DataFrame(readings).ffill().to_numpy()  # fills gaps with the last reading before
     steps = np.diff(known, axis=0)
-    # A counter that has been reset began at 0 again
+    # A counter that was reset started from 0
     steps = np.where(steps < 0, known[1:], steps)
     return np.asarray(np.nansum(steps, axis=0))
 
 
 def _notes(series: MetricMinutes) -> Iterator[Reason]:
-    """Yield which parts rose, of a metric whose rise is no fault."""
+    """Yield a note with the parts that rose, if the metric's rise is no fault."""
     if series.metric not in _NOTED:
         return
     rose = risen(series)
@@ -190,7 +189,7 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
 
 
 def _hour(series: MetricMinutes, row: int) -> str:
-    """Format the hour of the campaign at which a reading was taken."""
+    """Format the hour of the campaign of a row of readings."""
     return f"{series.times_s[row] / _HOUR_S:.2f}"
 
 
@@ -222,7 +221,7 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
 
 
 def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
-    """Yield the start and the readings of each hour; of a short campaign, of each twelfth."""
+    """Yield the start (s) and the readings of each hour; of each twelfth of a short campaign."""
     times_s = np.array(series.times_s)
     since_first_s = times_s - times_s[0]
     twelfth = since_first_s[-1] / _BINS

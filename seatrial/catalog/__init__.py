@@ -74,10 +74,10 @@ class DeviceFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFigure:
-    """Samples/s that a source expects or measured over `gpus` GPUs, and from which number on that
-    is as expected.
+    """Samples/s that a source expects or measured over `gpus` GPUs, and the least that counts as
+    expected.
 
-    `model` is a name of a suite's section `training`; of a transformer its size follows.
+    `model` is a model of a suite's section `training`, a transformer with its size.
     """
 
     hardware: str
@@ -281,7 +281,7 @@ def is_sockets(fabric: str | None) -> bool:
 
 
 def one_nic(setup: Setup) -> float:
-    """Return the share of one NIC in those of a node; one per GPU if the fabric's name has no
+    """Return one NIC's share of the NICs of a node; one NIC per GPU if the fabric's name has no
     number.
     """
     nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)

@@ -120,7 +120,7 @@ def _kind_used(transport: Transport | None) -> str | None:
     """Return the kind of the only network between nodes; None if there are none or several."""
     if transport is None or transport.nodes == 1:
         return None
-    if transport.provider:  # of libfabric, which says more than the name of NCCL's plugin
+    if transport.provider:  # libfabric's provider says more than the name of NCCL's plugin
         return _kind(transport.provider)
     kinds = set(map(_kind, transport.networks))
     if len(kinds) != 1:
@@ -147,7 +147,7 @@ def older_nccl(hardware: str, version: str | None) -> Reason | None:
     """Return the reason if this version of NCCL does not know the GPU; None if it does, or if
     either is unknown.
     """
-    gpu, _, _ = hardware.partition("-")  # of a variant such as its memory
+    gpu, _, _ = hardware.partition("-")  # without a variant such as the memory
     first = _first_nccl().get(gpu)
     if version is None or first is None:
         return None

@@ -1,4 +1,4 @@
-"""Limits of busbw by the links, and the share of them that was reached.
+"""Limits of busbw by the links, and the share of the limits that was reached.
 
 The limit follows from the least data that must cross the links, which depends on the algorithm: see
 the table of collectives.
@@ -24,7 +24,7 @@ _ALLOWANCE = 1.05
 # What TCP is given where nodes have no fabric: 100 Gb/s Ethernet. Two nodes of A3 reach 23.7 GB/s
 # of busbw that way.
 _ETHERNET_GB_S = 12.5
-MANY_GPUS = 8  # of a node; such nodes are not joined by sockets on purpose unless somebody says so
+MANY_GPUS = 8  # per node; such nodes are joined by sockets only if the fabric says so
 _SOCKETS_SHARE = 0.02  # of the GPUs' own links, for nodes of fewer GPUs, of which some have one NIC
 # What networks that add up themselves (SHARP) reach of a ring's busbw at most, over three and more
 # nodes.
@@ -36,7 +36,7 @@ _FASTEST_NIC_GB_S = 100.0
 # Of a port's rate. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
 PORT_SLOW = 0.8  # below it RDMA is degraded
 PORT_BROKEN = 0.5  # below it RDMA fails
-PORT_MOST = 1.05  # what is above is another port's
+PORT_MOST = 1.05  # a larger share is that of another port
 FILLS_A_PORT = 1 << 16  # bytes: smaller messages do not
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE = 0.25
@@ -44,10 +44,10 @@ _BROKEN_SHARE = 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
 _LARGE_BYTES = 128 << 20
 _LARGE_PART_BYTES = 2 << 20
-_SMALLEST_BYTES = 4 << 20  # below it no bandwidth is told
+_SMALLEST_BYTES = 4 << 20  # below it no bandwidth is judged by the links
 _SLOW_MESSAGE_S = 2e-3  # the largest healthy latency of a message, with a margin
-_MANY_RANKS = 128  # up to which that latency is healthy
-_SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
+_MANY_RANKS = 128  # the most ranks for which that latency is healthy
+_SLOWEST_NETWORK_GB_S = 1.25  # among nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
 # NVLink joins some nodes, a network all; for a GPU's NIC there is the allowance
 _PARTLY_NVLINK = "MNNVL+"
@@ -351,7 +351,7 @@ def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) 
 
 
 def with_shares(check: Check, setup: Setup) -> Check:
-    """Add to each plateau with known links its share of them, which is not judged."""
+    """Add to each plateau a measurement of its share of the links if known, which is not judged."""
     measured = tuple(m for m in check.measurements if m.metric != SHARE)
     shares = tuple(
         Measurement(
@@ -381,6 +381,6 @@ def plateau_words(check: Check, setup: Setup) -> list[Reason]:
 
 
 def _share(m: Measurement, setup: Setup) -> float | None:
-    """Return the share of a plateau in what its links carry."""
+    """Return a plateau as a fraction of what its links carry; None if that is unknown."""
     limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
     return m.value / limit.gb_s if limit else None

@@ -108,7 +108,7 @@ def from_catalog(
 def _highest_floor(
     floors: Sequence[Reference], message_bytes: int, plateau: bool
 ) -> Reference | None:
-    """Return the highest floor of that size; for a plateau those of smaller sizes count as well."""
+    """Return the highest floor of the message size; for a plateau, of smaller sizes as well."""
     holding = [
         row
         for row in floors
@@ -321,8 +321,7 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
 
 
 def swept_sizes(measurements: Iterable[Measurement]) -> Callable[[Measurement], list[int]]:
-    """Index the message sizes in bytes of each sweep; the result returns those that a measurement
-    belongs to.
+    """Return a function that gives the message sizes in bytes of a measurement's sweep, sorted.
 
     In the arm `intra` the rates of single sizes are not kept, so the largest size stands for all.
     """
@@ -363,7 +362,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
         return None
     algorithm = measurement.conditions.get("algorithm")
     arm = arm_of(measurement)
-    # `part_of` has taken their fabric already
+    # `part_of` has already removed the fabric of these arms
     published_arm = "" if arm in (INTRA, NO_MNNVL) else arm
     operation = str(measurement.conditions["operation"])
     ring = wire(measurement, setup)
@@ -372,7 +371,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
 
 
 def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
-    """Return the published figures that do not judge a number of the check, each once, in words."""
+    """Return published figures that come near a check's numbers but do not judge them, in words."""
     notes = []
     for m in check.measurements:
         note = nearest_training(m, setup) or nearest_llama(m, setup)

@@ -30,15 +30,15 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
 
-# Of what the model says
+# Shares of the modelled busbw
 LOW = 0.8  # below it is degraded
 FLOOR = 0.5  # below it fails
-# Of what nothing like it is published for: sendrecv, and other hardware with the same links
+# The floor where nothing similar is published: sendrecv, other hardware with the same links
 _LOOSE_FLOOR = 0.25
 # Below it latency decides, which differs more between fabrics than the model knows
 SMALLEST_BYTES = 256 << 20
 _LARGE_BYTES = 1 << 30
-# The largest that was fitted over a fabric with RDMA, rounded up; TCPXO needs 0.8 ms
+# The largest delay that was fitted over a fabric with RDMA, rounded up; TCPXO needs 0.8 ms
 _DELAY_S = 0.3e-3
 _RANKS = 128  # the delay was fitted up to so many ranks, and grows with their number at most
 

@@ -37,7 +37,7 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
 
 def nearest_training(measurement: Measurement, setup: Setup) -> Reason | None:
     """Return the nearest published throughput and how it differs, for one that no figure judges;
-    None without one.
+    None if there is none near.
     """
     row, different = _nearest(_trainings(measurement, setup))
     if row is None:
@@ -50,12 +50,12 @@ def nearest_training(measurement: Measurement, setup: Setup) -> Reason | None:
         return _differing(figure, different)
     if row.low_samples_s is None:
         return Reason.of("figure-without-range", figure=figure)
-    return None  # it judges
+    return None  # an equal figure judges the number
 
 
 def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """Return the baseline of a rate whose model, hardware, count and options a source has measured;
-    None without.
+    """Return the baseline of a rate of tokens that a source has measured with the same model,
+    hardware, number of GPUs and options; None without one.
     """
     row, different = _nearest(_llamas(measurement, setup))
     if row is None or different:
@@ -72,7 +72,7 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
 
 def nearest_llama(measurement: Measurement, setup: Setup) -> Reason | None:
     """Return the nearest published rate of tokens and how it differs, for one that no figure
-    judges; None without.
+    judges; None if there is none near.
     """
     row, different = _nearest(_llamas(measurement, setup))
     if row and different:
@@ -85,13 +85,14 @@ def _differing(figure: str, different: Iterable[str]) -> Reason:
 
 
 def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, list[str]]]:
-    """Yield the figures of such a model on that hardware, with how the training differs; defaults
-    are no conditions.
+    """Yield the figures of the same kind of model and hardware, with the names of what differs.
+
+    A condition that the measurement lacks has its default.
     """
     if (m.metric, m.unit) != ("throughput", "samples/s"):
         return
     given = m.conditions.get
-    # With all that is not usual of its size
+    # With each dimension that is not the usual one of its size
     model = str(given("model", "tiny"))
     for name in _SIZES:
         if name in m.conditions:
@@ -118,8 +119,9 @@ def _kind(model: str) -> str:
 
 
 def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[str]]]:
-    """Yield the figures on that hardware, with how the training differs; defaults are no
-    conditions.
+    """Yield the figures of the same hardware, with the names of what differs.
+
+    A condition that the measurement lacks has its default.
     """
     if (m.metric, m.unit) != ("tokens_per_gpu", "tokens/s"):
         return
@@ -146,7 +148,7 @@ def differences(*compared: tuple[str, object, object]) -> list[str]:
 
 
 def _nearest(rows: Iterable[tuple[_Row, list[str]]]) -> tuple[_Row | None, list[str]]:
-    """Return the row that differs in the fewest ways, and in which; the first of several such
-    rows, (None, []) without any.
+    """Return the row that differs in the fewest ways, and in which; the first of equal rows, (None,
+    []) without rows.
     """
     return min(rows, key=lambda each: len(each[1]), default=(None, []))

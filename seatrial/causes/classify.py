@@ -38,7 +38,7 @@ _MAX_MESSAGE = 1000  # characters of a message of NCCL
 _RULE = lazy(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
-# A short number before a colon is of a time
+# A short number before a colon is part of a time
 _HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"
 _NCCL = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
@@ -93,7 +93,7 @@ _PLACES = {  # where a line of a program's can stand
 }
 _BOXED = frozenset({"mpirun", "torch"})  # their boxes are joined before they are matched
 _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
-# Of which two neighbouring lines are joined where the box is lost
+# Programs whose lines are joined in pairs where the box is lost
 _WRAPPED = frozenset({"mpirun", "ssh", "cuda"})
 _NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
@@ -134,7 +134,7 @@ class Classifier:
         self._box: list[str] | None = None
         self._before = ""
         self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
-        # By host, the last of NCCL or of a traceback that names a cause
+        # By host, the last message of NCCL or of a traceback that names a cause
         self._messages: dict[str | None, str] = {}
         self._last_error = self._traceback = False
         self._watchdog = Watchdog()
@@ -174,8 +174,8 @@ class Classifier:
         return findings
 
     def _with_detail(self, finding: Finding) -> Finding:
-        """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks
-        that reported.
+        """Add what other lines say: the ranks that are behind, times of a port, a message for a
+        status.
         """
         if finding.code == "log-watchdog" and (seen := self._watchdog.behind()):
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
@@ -250,7 +250,9 @@ class Classifier:
             self._keep(finding)
 
     def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
-        """Return the last line of a traceback, where no cause of the table is in it."""
+        """Return a finding for the last line of a traceback, unless `finding` already has its
+        cause.
+        """
         if text.lstrip().startswith("Traceback (most recent call last)"):
             self._traceback = True
         elif self._traceback and _RAISED.match(text):
@@ -297,8 +299,8 @@ class Classifier:
             )
 
     def _name_host_of_heap(self, crashed: Finding) -> None:
-        """Give a corrupted heap, which glibc reports without a host, the one of the crash that
-        follows it.
+        """Add the host of a crash to the corrupted heap before it, which glibc reports without a
+        host.
         """
         if crashed.code != "log-crashed" or crashed.host is None:
             return
@@ -321,7 +323,7 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 def cause_in(text: str) -> Finding | None:
     """Return the cause in a message of several lines, such as a kubelet's or a driver's tool.
 
-    The first that ends a run; None without one.
+    The first cause that ends a run counts; None without one.
     """
     for finding in classify(text.splitlines()):
         if finding.severity == "fatal":
@@ -399,7 +401,7 @@ def _finding(
 
 
 def _with_evidence(finding: Finding, words: str) -> Finding:
-    """Return the finding with what else the log shows of it before the line."""
+    """Put `words`, if any, before the evidence of the finding."""
     if words:
         return replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}"))
     return finding
@@ -435,10 +437,9 @@ def _writer(text: str) -> str | None:
 
 
 def weight(finding: Finding) -> tuple[bool, int, bool]:
-    """Return the order of findings: causes before statuses, notes and consequences, and unlisted
-    errors last.
+    """Return a sort key: causes before statuses, notes and consequences, and unlisted errors last.
 
-    A warning of NCCL that is known by its class alone stands behind the causes that a line names.
+    A warning of NCCL that is known by its class alone comes after the causes that a line names.
     """
     rank = ("fatal", "class", "status", "note", "follows")
     kind = rank.index("class" if finding.of_class else finding.severity)

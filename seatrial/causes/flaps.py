@@ -58,8 +58,8 @@ class Flaps:
 
 
 def _words_of(state: str, time: datetime, before: datetime | None) -> str:
-    """Return the event with the time of day; of one that brings the port up within an hour, how
-    long it took.
+    """Return the event with the time of day; for a port that came up within an hour of `before`,
+    with the seconds that it was down.
     """
     if state == "error":
         return f"down {time:%H:%M:%S}"

@@ -1,4 +1,4 @@
-"""The table of causes that logs name, `causes.csv`, one line each; and what was found of it in a
+"""The table of causes that logs name, `causes.csv`, one line each; and the findings of them in a
 log. Pure.
 
 Columns of the table:
@@ -59,7 +59,7 @@ class Cause:
     pattern: str = ""
 
     def found(self, text: str, host: str | None, rank: int | None) -> "Finding":
-        """Return the finding of it that a line of a log shows."""
+        """Return the finding of this cause in `text`, a line of a log."""
         return Finding(
             cause=self.cause,
             evidence=evidence_of(text),
@@ -78,8 +78,8 @@ class Finding:
     """A cause that was found: `evidence` is the line (or the joined box of lines) that shows it,
     cut at 300 characters.
 
-    `host` is the one to look at: the one that the line names, else the one that wrote it. `rank` is
-    the one that the line or its label names.
+    `host` is the host to look at: the one that the line names, else the one that wrote it. `rank`
+    is the rank that the line or its label names.
     """
 
     cause: str
@@ -94,14 +94,12 @@ class Finding:
 
     @property
     def secondary(self) -> bool:
-        """Whether it follows from another rank's death or from a cause that stands elsewhere in the
-        log.
-        """
+        """Whether the finding follows from another rank's death or another cause in the log."""
         return self.severity == "follows"
 
     @property
     def fatal(self) -> bool:
-        """Whether it ends a run."""
+        """Whether the finding ends a run."""
         return self.severity != "note"
 
     @property
@@ -111,7 +109,9 @@ class Finding:
 
     @property
     def of_class(self) -> bool:
-        """Whether it ends a run, and only its class is known (seatrial/causes/warnings.py)."""
+        """Whether the finding ends a run, and only its class is known
+        (seatrial/causes/warnings.py).
+        """
         return self.program == "warning" and self.severity == "fatal"
 
     @property

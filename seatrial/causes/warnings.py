@@ -39,7 +39,7 @@ def finding_of_warning(text: str, message: str, host: str | None, rank: int | No
 
 
 def _format_of(warning: str) -> Format | None:
-    """Return the longest format whose words all occur in `said`, in order."""
+    """Return the longest format whose words all occur in `warning`, in order; None without one."""
     candidates = (each for start in _STARTS for each in _formats().get(warning[:start], ()))
     known = (each for each in candidates if _says(warning, each.words))
     return max(known, key=lambda each: sum(map(len, each.words)), default=None)

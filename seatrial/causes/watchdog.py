@@ -30,8 +30,8 @@ _OPERATION = lazy(r"OpType=(\w{1,40})")
 
 
 class Behind(NamedTuple):
-    """What the lines show: `words` for people, the ranks that are behind the others, and the line
-    of the first.
+    """What the lines show: `words` for people, the `ranks` that are behind others, and the line of
+    the first of them.
     """
 
     words: str
@@ -43,7 +43,7 @@ class Watchdog:
     """Take the lines of a log; memory is bounded by the number of ranks."""
 
     def __init__(self) -> None:
-        # By group and rank: the collective that it is in, or came out of
+        # By group and rank: the number of the collective that the rank is in, or has left
         self._at: dict[str, dict[int, int]] = {}
         self._lines: dict[tuple[str, int], str] = {}
         # Of these, the ranks whose last enqueued work is complete
@@ -82,7 +82,9 @@ class Watchdog:
             return None
 
         def shows(key: str) -> tuple[bool, int]:
-            """Return whether ranks of the group are apart, and how many it shows."""
+            """Return whether the ranks of a group are at different collectives, and how many there
+            are.
+            """
             numbers = groups[key].values()
             return len(set(numbers)) > 1, len(numbers)
 

@@ -210,7 +210,7 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         if raw.verdict not in _HAS_NUMBERS:
             gaps.append(_without_result(each, raw))
         measurements = [reading.measurement for reading in matching]
-        is_whole = "ranks" not in requirement.conditions  # else fewer may be what is asked for
+        is_whole = "ranks" not in requirement.conditions  # else fewer parts may be required
         if missing := _parts_missing(each.run.result, measurements, whole=is_whole):
             gaps.append(missing)
         readings += matching
@@ -317,8 +317,8 @@ def _parts_missing(
 
 
 def _unmeasured_parts(result: RunResult, subjects: Set[Subject]) -> list[str]:
-    """Return the nodes and GPUs of the run that are not among the subjects, if these are of such
-    parts.
+    """Return the nodes and GPUs of the run that are not among the subjects, if there are subjects
+    of that kind.
     """
     measured = {node for subject in subjects for node in subject.nodes}
     if not measured:

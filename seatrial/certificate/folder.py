@@ -136,7 +136,7 @@ def follows(folder: Path) -> str:
 
 
 def _mismatch(recorded: Document, expected: Document, text: str, page: str) -> str:
-    """Name the file that is not what the evidence makes of it, and why; "" if all are."""
+    """Name the file that differs from what the evidence yields, and why; "" if none does."""
     problem = _difference(recorded, expected)
     if problem:
         return f"{CERTIFICATE}: {problem}"
@@ -175,7 +175,7 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
 def _difference(recorded: Document, expected: Document) -> str:
     """Name the first field in which the certificate differs from what its evidence shows."""
     if recorded.get("seatrial") != __version__:
-        # By whose rules it was decided, which ours may not be
+        # The version whose rules decided, which may differ from this one
         expected["seatrial"] = str(recorded.get("seatrial"))
     for field, value in expected.items():
         if field == "requirements":

@@ -29,9 +29,9 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import some_of
 
-START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
+START_S = {True: 15.0, False: 5.0}  # to start mpirun, torch and NCCL, by whether there are GPUs
 log = logging.getLogger("seatrial.repeat")
-_GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
+_GRACE_S = 300  # extra time for a repeat that runs when the time for repeats is over
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
 
@@ -58,7 +58,7 @@ class PlannedNodes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """A part of a check: what it does, and the seconds that it takes, about and at most."""
+    """A part of a check: what it does, and its estimated and maximum duration in seconds."""
 
     what: str
     about_s: float
@@ -66,7 +66,9 @@ class PlannedPart:
 
 
 def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
-    """Plan a check as a single part: the usual time to start ranks, and at most its timeout."""
+    """Plan a check as a single part, with the usual time to start ranks and its timeout as
+    maximum.
+    """
     usual_s = START_S[nodes.gpus]
     most_s = float(getattr(section, "timeout_s", usual_s))
     description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
@@ -83,17 +85,17 @@ class Problem:
 
     @classmethod
     def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
-        """Make the problem of a suspect, whose evidence is the reason."""
+        """Return the problem of a suspect, with its evidence as the reason."""
         return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
 
 
 def sure(evidence: Mapping[str, Reason], confidence: float = 1.0) -> list[Suspect]:
-    """Return the nodes that `evidence` names as suspects."""
+    """Return a suspect for each node in `evidence`, with that confidence."""
     return [Suspect("node", name, confidence, why) for name, why in evidence.items()]
 
 
 def unanswered(answers: Mapping[str, object]) -> dict[str, Reason]:
-    """Return why nodes gave no answer, by name."""
+    """Return the errors of the nodes that gave no answer, by node name."""
     return {
         name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
     }
@@ -107,11 +109,11 @@ def concluded(
     measurements: Iterable[Measurement] = (),
     most_reasons: int | None = None,
 ) -> Check:
-    """Return a check that began at `started` (of time.monotonic): as bad as its worst problem, a
-    pass without one.
+    """Return a check that began at `started` (time.monotonic), with the worst verdict of its
+    problems, or a pass.
 
-    `passed` is the reason of a pass; of problems, the reasons of the first `most_reasons` are
-    given.
+    `passed` is the reason of a pass. Otherwise the reason joins those of the first `most_reasons`
+    problems.
     """
     return Check(
         name=name,
@@ -125,12 +127,11 @@ def concluded(
 
 @dataclass(slots=True)
 class Repeated:
-    """The results of repeating a check's doubtful numbers: further measurements, and what broke
-    meanwhile.
+    """The results of repeating a check's doubtful measurements, and what broke meanwhile.
 
-    `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has
-    no time left. `check` is the raw check given the repeats, before its numbers are judged; None
-    where they change nothing about that.
+    `suspects` are to blame for what broke. `over`: no more repeats, since the cluster has changed
+    or time is up. `check` is the check recomputed with the repeats, before its measurements are
+    judged; None if that changes nothing.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
@@ -161,8 +162,8 @@ class Repeated:
         )
 
     def add_outcome(self, *outcomes: Problem) -> None:
-        """Add the suspects, and the problems where the cluster broke or computed wrongly; log any
-        other but a pass.
+        """Add the suspects, and the problems whose verdict is fail or corrupt; log other outcomes
+        except a pass.
         """
         for outcome in outcomes:
             self.suspects += [outcome.suspect] if outcome.suspect else []
@@ -176,7 +177,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
-    """Time limit of repeats: none begins after `until` (of time.monotonic)."""
+    """The end of the time for repeats: no repeat begins after `until` (time.monotonic)."""
 
     until: float
 
@@ -185,36 +186,36 @@ class TimeLeft:
         return time.monotonic() >= self.until
 
     def limit(self, usual_s: float) -> float:
-        """Return the time limit of what begins now, in seconds."""
+        """Return the time limit in seconds of a repeat that begins now."""
         return min(usual_s, max(self.until - time.monotonic(), 0.0) + _GRACE_S)
 
 
 def was_cut(began: float, limit_s: float, usual_s: float) -> bool:
-    """Return whether a shortened time limit may have ended it; waiting ranks give up at half of
-    theirs.
+    """Return whether a shortened time limit may have ended a repeat; waiting ranks give up at half
+    of it.
     """
     return limit_s < usual_s and time.monotonic() - began >= limit_s / 2
 
 
 def unused_label(logs: Path, name: str) -> str:
-    """Return a label without a log so far: `all_reduce-again-1`."""
+    """Return the first label that has no log yet: `all_reduce-again-1`."""
     return next(
         label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists()
     )
 
 
 def log_repeat(subject: str, doubts: Sequence[Doubt]) -> None:
-    """Log what is measured again, and how often at most."""
+    """Log what is repeated, for which time, and the most times."""
     first = max(doubts, key=lambda doubt: doubt.most - doubt.taken)
     log.info("%s once more: repeat %d of %d at most", subject, first.taken, first.most - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Input of a check: the run, the nodes that are left, and their facts (empty until a check asks
-    for them).
+    """Input of a check: the run, the remaining nodes, and their facts, which are empty until a
+    check asks for them.
 
-    `kept` is what the checks before kept for their repeats.
+    `kept` are the objects that earlier checks kept for their repeats.
     """
 
     run: Run
@@ -223,13 +224,13 @@ class CheckContext:
     kept: tuple[object, ...] = ()
 
     def recall(self, model: type[Kept]) -> Kept | None:
-        """Return the object of that type that a check kept; None without one."""
+        """Return the object of that type that a check has kept; None if there is none."""
         return next((each for each in self.kept if isinstance(each, model)), None)
 
     def section(self, model: type[Section]) -> Section:
-        """Return the suite's section of that model.
+        """Return the section of the suite that is an instance of `model`.
 
-        Raises LookupError where the suite leaves it out.
+        Raises LookupError if the suite does not have it.
         """
         section = self.run.suite.section(model)
         if section is None:
@@ -241,9 +242,9 @@ class CheckContext:
 class StepResult:
     """The verdict and measurements of a check, and the testbed without the nodes that it took out.
 
-    `facts` and `fingerprint` (version by package) come from a check that asks the nodes what they
-    are; `notes` are remarks without blame; `kept` is what the check's `repeat` needs to know of the
-    first time.
+    `facts` and `fingerprint` (version by package) are set by a check that asks nodes for them.
+    `notes` are remarks without blame. `kept` is what the check's `repeat` needs from this first
+    time.
     """
 
     check: Check
@@ -340,10 +341,10 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> Reason | None
 
 
 def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
-    """Return the reason if the nodes cannot run the check, by their facts; None if they can or
-    facts are missing.
+    """Return the reason if the nodes cannot run the check, by their facts; None if they can, or if
+    there are no facts.
 
-    A version that no node could report counts as present.
+    A version that a node could not report counts as present.
     """
     facts = {name: context.facts[name] for name in context.testbed.names if name in context.facts}
     if not facts:
@@ -353,7 +354,7 @@ def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
         return foreign
     for need in kind.needs(context.testbed.has_gpus):
         own_fact = need.name.replace("-", "_")
-        # What a node does not have, it reports as an empty text.
+        # Nodes report "" for what they lack.
         missing = [
             name
             for name, own in facts.items()

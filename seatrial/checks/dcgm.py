@@ -34,7 +34,8 @@ from seatrial.remote.ssh import answered, connected, on_each
 from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
-_ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0, 4: 5400.0}  # of a node with eight GPUs, by level
+# Estimated duration on a node with eight GPUs, by level
+_ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0, 4: 5400.0}
 _MOST_REASONS = 3
 _REMEDY = "install datacenter-gpu-manager in the image, and start nv-hostengine"
 
@@ -77,8 +78,8 @@ def dcgm(context: CheckContext) -> StepResult:
 
 
 def _problems(node: str, test: Diagnosis) -> list[Problem]:
-    """Return a problem of each GPU that a test names, of the node if it names none; none for a
-    pass.
+    """Return a problem for each GPU that the test names, or for the node if it names none; empty
+    for a pass.
     """
     if test.verdict is Verdict.PASS:
         return []
@@ -91,9 +92,9 @@ def _problems(node: str, test: Diagnosis) -> list[Problem]:
 
 
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
-    """Return the results on one node.
+    """Return the results of the diagnostic on one node.
 
-    Raises RemoteError if there are none, with DCGM's own words.
+    Raises RemoteError with DCGM's message if there are none.
     """
     command = shlex.join(["dcgmi", "diag", "-r", str(section.level), "-j"])
     with connected(testbed, node, 30) as transport:

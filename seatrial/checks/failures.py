@@ -14,14 +14,15 @@ from seatrial.text.lazy_pattern import lazy
 from seatrial.text.redact import Secrets
 from seatrial.text.words import some_of
 
-# Last words of a probe's ranks, with the groups `host`, `rank` and `cause`
+# Last messages of a probe's ranks, with the groups `host`, `rank` and `cause`
 Complaints = Sequence[re.Match[str]]
 Failure = tuple[Verdict, Reason]
-# What a probe says of itself (seatrial/remote/probes/rendezvous.py).
+# The last message of a rank (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = lazy(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = lazy(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
-NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
-# The classifier's codes
+# Followed by "rank R on HOST", which is stopped or hangs while the others wait
+NO_WORD = "no word from "
+# Codes of the log classifier
 KILLED = "log-rank-killed"
 _CRASHED = "log-crashed"
 _WAITED_IN_VAIN = lazy(r"timed out|did not meet", re.IGNORECASE)
@@ -36,8 +37,9 @@ OUT_OF_MEMORY = lazy(
     ),
     re.IGNORECASE,
 )
-_GPU_GONE = lazy(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
-# Causes that lie with the set-up: something is missing, or it was not asked for as it should be
+# An error, since GPUs are only requested on nodes that have them
+_GPU_GONE = lazy(r"torch \S+ sees \d+ GPUs?")
+# Causes in the set-up: something is missing, or was called in a wrong way
 _MISSING = (
     "log-executable-missing",
     "log-command-missing",
@@ -53,7 +55,7 @@ _MISUSED = (
     "log-srun-refused",
     "log-nccl-connects",
 )
-_NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
+_NOT_FOUND = 127  # exit status of a shell or the dynamic linker; a rank may exit with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
 _FIRST_TO_LEAVE = lazy(
     r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: "
@@ -64,10 +66,10 @@ _FIRST_TO_LEAVE = lazy(
 def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()) -> Failure:
     """Return the verdict and the reason of a run without a usable result.
 
-    `began`: the ranks reported that they had met. not_run: a program is missing. inconclusive: it
-    could not be started as asked, or it stopped silently. fail: the cluster broke it: a rank died,
-    a GPU is gone, a connection was lost, it did not end in time. `messages` are causes that were
-    read as the output came, for where the lines that were kept name none.
+    `began`: the ranks reported that they had met. Verdicts: not_run if a program is missing;
+    inconclusive if it could not be started as requested, or stopped without a message; fail if the
+    cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time.
+    `messages` are causes found while reading the output, in case the kept lines name none.
     """
     if result.not_started is not None:
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
@@ -101,9 +103,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
 
 
 def missing_reports(result: MpiResult) -> Failure | None:
-    """Return the verdict and the reason of a result that lacks the report of a rank; None if all
-    ranks took part.
-    """
+    """Return the verdict and the reason if a rank did not report; None if all ranks took part."""
     if not result.ok or not result.unreported:
         return None
     return Verdict.INCONCLUSIVE, Reason.of(
@@ -114,10 +114,10 @@ def missing_reports(result: MpiResult) -> Failure | None:
 
 
 def _not_started(result: MpiResult) -> Failure | None:
-    """Return the verdict and the reason where mpirun's daemon failed on a node, or a program does
-    not know an option.
+    """Return the verdict and the reason if mpirun's daemon failed on a node, or a program does not
+    know an option.
 
-    What mpirun prints of other daemons then is that it ends them.
+    mpirun's messages about other daemons are then a consequence.
     """
     failed = next((session for session in result.sessions if session.failed), None)
     if failed:
@@ -131,8 +131,8 @@ def _not_started(result: MpiResult) -> Failure | None:
 
 
 def own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
-    """Return the lines of ranks on themselves: by the tag of a line, its rank, and its node as the
-    group `host`.
+    """Return the matches in lines that ranks printed about themselves, with the node of the line's
+    tag as `host`.
     """
     matches = []
     for line in result.lines:
@@ -145,14 +145,16 @@ def own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]
 
 
 def gave_up(line: str) -> bool:
-    """Return whether a rank of a probe says in `line` that it lacks something and ends: no result
+    """Return whether a rank of a probe reports in `line` that it gives up, so that no result
     follows.
     """
     return bool(_COMPLAINT.search(line) or CANNOT_START.search(line))
 
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
-    """Return whether nothing more can be measured: nothing ends in time, or no node is reached."""
+    """Return whether nothing more can be measured: the run did not end in time, or nodes could not
+    be reached.
+    """
     complaints = complaints_of(result)
     waited = any(
         _WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints
@@ -163,9 +165,9 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
 def _fault(
     result: MpiResult, findings: Sequence[Finding], message: Reason | None, *, began: bool
 ) -> Failure:
-    """Return the verdict and the reason of a run of ranks that did not end well."""
+    """Return the verdict and the reason of ranks that failed."""
     complaints = complaints_of(result)
-    if result.timed_out:  # as mpirun is ended then, ranks lose their peers
+    if result.timed_out:  # ranks lose their peers because mpirun was ended
         complaints = [
             complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])
         ]
@@ -173,7 +175,7 @@ def _fault(
     cause = left_first or _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
-    if result.lost:  # its end is unknown; whether the head is still there is asked next
+    if result.lost:  # its end is unknown; the next step asks whether the head still answers
         why = f"; before that: {cause}" if cause else ""
         return Verdict.INCONCLUSIVE, Reason.of(
             "head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why
@@ -199,8 +201,8 @@ def _fault(
 def _left_first(
     result: MpiResult, findings: Sequence[Finding], complaints: Complaints
 ) -> Reason | None:
-    """Return the reason of a rank that ended first with an error; None if there is a cause to
-    tell.
+    """Return the reason of the rank that ended first with an error; None if there is a better
+    cause.
     """
     first = first_to_leave(result)
     if not first or complaints:
@@ -213,8 +215,8 @@ def _left_first(
 
 
 def starved_reason(result: MpiResult) -> Reason:
-    """Return the reason for an mpirun whose machine, which plays all nodes, was too busy; no node
-    is to blame.
+    """Return the reason for an mpirun on a machine that is too busy to play all nodes; no node is
+    to blame.
     """
     return Reason.of(
         "machine-too-busy", seconds=f"{result.seconds:.0f}", waited=f"{result.waited_s:.0f}"
@@ -222,10 +224,11 @@ def starved_reason(result: MpiResult) -> Reason:
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:
-    """Return the findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a
-    rank has left.
+    """Return the findings without a crash of mpirun itself, which Open MPI 4.1 may have when it
+    ends ranks.
 
-    It names no rank, and ranks had given up before; one before that may be why they did.
+    Such a crash names no rank and follows after ranks gave up; a crash before that may be the
+    cause.
     """
     findings = result.findings
     if not any(finding.code == _CRASHED and finding.rank is None for finding in findings):
@@ -245,10 +248,10 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
 
 
 def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
-    """Return the message of the first rank that did more than lose a peer, else the earliest cause,
+    """Return the first message of a rank that did more than lose a peer, else the earliest cause,
     else a consequence.
 
-    Silent ranks weigh more than the messages of those that waited for them.
+    Silent ranks take precedence over messages of ranks that waited for them.
     """
     silent = unanswered(complaints)
     if silent:
@@ -270,7 +273,7 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
 
 
 def _rank_gave_up(complaints: Complaints) -> Reason:
-    """Return the reason of the first rank that gave up, with the others that ended alike."""
+    """Return the reason of the first rank that gave up, with the numbers of the others."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""
@@ -285,20 +288,20 @@ def unanswered(complaints: Complaints) -> list[re.Match[str]]:
 
 
 def complaints_of(result: MpiResult) -> Complaints:
-    """Return the last words of the ranks of a probe."""
+    """Return the last messages of the ranks of a probe."""
     return own_lines(_COMPLAINT, result)
 
 
 def log_reason(finding: Finding) -> Reason:
-    """Return the cause with the line that shows it, which may hold a secret."""
+    """Return the reason of a cause with the line that shows it, without secrets."""
     return Reason.of(
         finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence)
     )
 
 
 def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
-    """Return the rank that ended first with an error and its exit status, as mpirun says; None if
-    it says neither.
+    """Return (rank, exit status) of the rank that ended first with an error, as mpirun reports it;
+    else None.
     """
     if result.timed_out:
         return None

@@ -1,8 +1,8 @@
-"""Which nodes the lost ranks of an mpirun were on. Pure.
+"""Find the nodes of the lost ranks of an mpirun. Pure.
 
-The node of a lost rank is up: only its rank or its device failed, so no node is named if most ranks
-have the same sign. What ends one rank ends all of them, so it is weak evidence that a rank ended
-first. Stronger is that a rank never answered the others, or an error of its device.
+The node of a lost rank answers: only its rank or its device failed, so no node is named if most
+    nodes show the same sign. One rank that ends ends all, so which rank ended first is weak
+    evidence. Stronger evidence is a rank that never answered the others, or an error of its device.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from seatrial.remote.ranks import rank_of
 from seatrial.text.lazy_pattern import lazy
 
 Suspects = Iterator[Suspect]
-# Ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
+# Most ranks in a complete list of silent ranks (seatrial/remote/probes/rendezvous.py)
 _MOST_NAMED = 7
-# Others are bugs of software, or the wish to end it
+# Other signals are software bugs, or were sent to end the program
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}
 _SIGNAL = lazy(r"\((\d{1,2})\b")
 _BY_SRUN = lazy(
@@ -40,26 +40,26 @@ _SRUN_ENDS_ALL = lazy(
 )
 _DEVICE_ERROR = lazy(r"\b(?:CUDA|HIP) error: ")
 _RANK_ON = lazy(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
-# Of gloo: Read error [10.0.0.3]:2732: ...
+# In messages of gloo: Read error [10.0.0.3]:2732: ...
 _PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """Return the node that mpirun's mapping by slot puts the rank on; without one, the host name it
-    reports.
+    """Return the node of the rank by mpirun's mapping by slot; `host`, as the rank reports it, if
+    there is none.
     """
     node, _ = dict(enumerate(_slots(testbed))).get(rank, (host, 0))
     return node
 
 
 def _slots(testbed: Testbed) -> list[tuple[str, int]]:
-    """Return the node of each rank and its place there."""
+    """Return (node, number on the node) of each rank."""
     return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
-    """Return the nodes of lost ranks, by the clearest sign; empty without a sign, or if most ranks
-    have it.
+    """Return the nodes of lost ranks by the clearest sign; empty without a sign, or if most nodes
+    show it.
     """
     complaints = complaints_of(result)
     signs = (
@@ -92,7 +92,9 @@ def _without_daemon(result: MpiResult) -> Suspects:
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
-    """Return the node of a rank; its device too, on a testbed with GPUs."""
+    """Return the node of a rank as a suspect, with the rank's GPU in the evidence, if
+    there is one.
+    """
     slots = _slots(testbed) if testbed.has_gpus else []
     device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
     confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5
@@ -101,7 +103,7 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
 
 
 def _has_own_cause(complaints: Complaints) -> bool:
-    """Return whether a rank ended for a reason of its own: all others were ended with it."""
+    """Return whether a rank reports a cause other than lost or silent peers."""
     return any(
         not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD)
         for c in complaints
@@ -109,9 +111,7 @@ def _has_own_cause(complaints: Complaints) -> bool:
 
 
 def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Suspects:
-    """Yield ranks that a signal ended before they printed an error; the others ended with the
-    job.
-    """
+    """Yield ranks that a signal ended before they printed an error."""
     if result.timed_out:
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}
@@ -151,7 +151,7 @@ def _killed_by_srun(
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Suspects:
-    """Yield ranks that had no memory to start; the others were ended before they could report
+    """Yield ranks that lacked memory to start; the others were ended before they could report
     anything.
     """
     for match in own_lines(CANNOT_START, result):
@@ -166,7 +166,7 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Suspects:
 
 
 def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Suspects:
-    """Yield ranks that report a full memory or a failing device, if the others only lost their
+    """Yield ranks that report a full memory or a failing device, if other ranks only report lost
     peers.
     """
     causes = {
@@ -187,13 +187,13 @@ def _code(cause: str) -> str:
 
 
 def _silent(testbed: Testbed, complaints: Complaints) -> Suspects:
-    """Yield ranks that never answered the others, as these say."""
+    """Yield ranks that never answered the others, according to these."""
     spoke = {complaint["rank"] for complaint in complaints}
     for complaint in unanswered(complaints):
         named = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
-        # A node may say so of another that is well
+        # A rank that printed a message itself is not silent
         ranks = [match for match in named if match["rank"] not in spoke]
-        if len(named) <= _MOST_NAMED:  # there may be more than a longer list says
+        if len(named) <= _MOST_NAMED:  # longer lists may be cut
             yield from (
                 _suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent")
                 for match in ranks
@@ -214,11 +214,11 @@ def _first_to_end_without_reason(
 
 
 def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Suspects:
-    """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended
+    """Yield nodes that peers lost their connection to and whose ranks report nothing: they ended
     first.
     """
     if result.timed_out or _has_own_cause(complaints) or own_lines(CANNOT_START, result):
-        return  # ranks that are ended lose each other
+        return  # ranks that are ended lose each other too
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [name for name, _ in _slots(testbed)]
     spoke = {

@@ -1,7 +1,7 @@
-"""The metrics that checks measure: units, meanings, and how far healthy values may stray.
+"""The metrics that checks measure: units, meanings, and how much healthy values vary.
 
-Why those figures: docs/decisions/0002-judging-with-few-samples.md. The judge reads this table
-without the checks.
+The figures are explained in docs/decisions/0002-judging-with-few-samples.md. The judge reads this
+table without the checks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ _SHARED = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 _GPU = Tolerance(sigma=0.05, cap=1.5)
 _LINK = Tolerance(sigma=0.1, cap=2.0)
 _DISK = Tolerance(sigma=0.5, cap=8.0, coarse=True)
-REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
+REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as the check
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A measurement to take once more; it was taken `taken` times, and never will be more than
-    `most` times.
+    """A measurement to repeat: it was taken `taken` times so far, and is taken at most `most`
+    times.
     """
 
     measurement: Measurement
@@ -33,14 +33,14 @@ class Doubt:
     most: int
 
 
-Doubts = Mapping[str, Sequence[Doubt]]  # by the name of their check
+Doubts = Mapping[str, Sequence[Doubt]]  # doubts by check name
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
 
-    Without a `tolerance` it varies as `tolerance_of` assumes; `of_gpu` is that of a single GPU.
+    Without a `tolerance`, `tolerance_of` assumes one; `of_gpu` is the tolerance for a single GPU.
     """
 
     unit: str
@@ -208,7 +208,7 @@ _ALL = (
 
 
 def add_metrics(metrics: Mapping[str, Metric]) -> None:
-    """Make the metrics of another package's check known; those that are known stay."""
+    """Add the metrics of another package's check; known metrics are not changed."""
     _ALL.update({**metrics, **_ALL})
 
 
@@ -219,9 +219,10 @@ def unit_of(metric: str) -> str | None:
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:
-    """Return the tolerance of a metric for a kind of subject.
+    """Return the tolerance of the metric for the kind of its subject.
 
-    Without one in the table: a message size is a few timed iterations, all else averages many.
+    By default it is wider for a single message size, which is a few timed iterations, than for
+    other metrics, which average many.
     """
     usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
     metric = _ALL.get(measurement.metric)
@@ -231,5 +232,5 @@ def tolerance_of(measurement: Measurement) -> Tolerance:
 
 
 def is_repeated_only_low(measurement: Measurement, check: str) -> bool:
-    """Return whether a reading that looks well is not repeated even if few runs are known."""
+    """Return whether only bad-looking readings are repeated, even if few runs are known."""
     return check in REPEATED_WHOLE or tolerance_of(measurement).coarse

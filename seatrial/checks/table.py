@@ -1,7 +1,6 @@
-"""Every check, in the order in which a run tries them: its repeats, and how far its healthy numbers
-may stray.
+"""All checks, in the order in which a run tries them, their repeats and judgements.
 
-Why those figures: docs/decisions/0002-judging-with-few-samples.md.
+The tolerances are explained in docs/decisions/0002-judging-with-few-samples.md.
 """
 
 import logging
@@ -34,7 +33,7 @@ _TAKEN = {*Suite.model_fields, "campaign", "launch", "localize", *(kind.name for
 
 
 def _accepted(name: str, check: Any) -> CheckType:
-    """Return the check of another package. Raises ValueError."""
+    """Return a check of another package. Raises ValueError if it is not valid."""
     if (
         not isinstance(check, CheckType)
         or check.name != name
@@ -54,11 +53,10 @@ CHECKS: tuple[CheckType, ...] = (*_OWN, *usable(loaders("seatrial.checks", _acce
 
 
 def left_out(kind: CheckType, run: Run) -> Reason | None:
-    """Return the reason to leave out a check of the suite: a single GPU has no other one to
-    exchange data with.
+    """Return the reason to leave out a check of the suite; None if it runs.
 
-    Only where another check of the suite measures that GPU: a pass needs something that was
-    measured.
+    A check that exchanges data is left out on a single GPU, if another check of the suite measures
+    that GPU, since a pass needs a measurement.
     """
     section = run.suite.section(kind.section)
     cluster = run.cluster
@@ -76,9 +74,7 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
 def repeat_checks(
     context: CheckContext, doubts: Doubts, until: float = math.inf
 ) -> dict[str, Repeated]:
-    """Measure each doubtful series once more until the time `until`; return the repeats by
-    check.
-    """
+    """Repeat the doubtful measurements until the time `until`; return the repeats by check."""
     by_check: dict[str, Repeated] = {}
     kinds = {kind.name: kind for kind in CHECKS}
     left = TimeLeft(until)
@@ -116,17 +112,17 @@ def revisit_checks(
 
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
-    """Return whether the testbed still has the ranks of the measurement; over fewer it is another
-    number.
+    """Return whether the testbed still has the ranks of the measurement; with fewer, values are not
+    comparable.
     """
     m = doubt.measurement
-    if arm_of(m) == INTRA:  # over the ranks of one node
+    if arm_of(m) == INTRA:  # measured on the ranks of one node
         return m.subject.name in testbed.names
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
 
 
 def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
-    """Return the check's own judgements of the numbers that it blames nodes for."""
+    """Return the check's own judgements of the measurements for which it blames nodes."""
     return next(
         (kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ()
     )

@@ -1,5 +1,5 @@
-"""Nodes that their platform took away in the middle of a check: they answer no more, and are not to
-blame.
+"""Nodes that their platform took away during a check: they no longer answer, and are not
+to blame.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 
-# Codes of nodes and links that could not be reached, such as how the pod ended that a connection
-# goes to.
+# Codes of nodes and links that could not be reached, including how the pod at the other end ended.
 _UNREACHED = frozenset({
     "container-exited", "link-ssh-failed", "node-facts-timeout", "node-facts-unreadable", "node-probes-not-written",
     "node-ssh-failed", "pod-failed", "ssh-connection-lost", "ssh-handshake", "ssh-host-key", "ssh-key-rejected",
@@ -20,8 +19,8 @@ _UNREACHED = frozenset({
 
 
 def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reason]:
-    """Return why the platform took away suspects that could not be reached, or one end of such
-    links.
+    """Return the platform's reason for each unreachable suspect that it took away; for a link, one
+    of its ends.
     """
     nodes = testbed.by_name
     taken = {}
@@ -36,7 +35,7 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
 
 
 def excused(check: Check, testbed: Testbed) -> Check:
-    """Return the check without suspects that were taken away, and inconclusive if no other is
+    """Return the check without suspects that the platform took away; inconclusive if no other is
     left.
     """
     taken = excuses(check.suspects, testbed) if check.verdict is Verdict.FAIL else {}

@@ -50,12 +50,12 @@ def app() -> None:
 
 def main() -> NoReturn:
     """Run the command line; each error is one line on standard error."""
-    # Looking for them among all packages takes a while
+    # Searching all packages for plugins takes a while
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
     ensure_home()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # Names and logs hold what a terminal's encoding has not
+        # Names and logs may hold characters that the terminal's encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app.main(prog_name="seatrial", standalone_mode=False) or 0)

@@ -79,7 +79,7 @@ def promote(run: str, note: str, force: str) -> None:
     run_id = id_of(run)
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may have no name for it; since Python 3.13 an OSError
+    except (KeyError, OSError):  # the user has no name; an OSError since Python 3.13
         user = f"uid {os.getuid()}"
     with open_store() as store:
         pins = approve(store, run_id, Approval(user, now(), note, force))

@@ -91,10 +91,10 @@ def init(
 def _first_draft(
     kinds: list[str], choose: "Choose", site: "Site", *, may_pass_over: bool
 ) -> tuple[str, "Draft"]:
-    """Return the first of the platforms that has a draft, with that.
+    """Return the first platform of `kinds` that has a draft, and the draft.
 
-    Raises SeatrialError where none has one, or one that is there has none and may not be passed
-    over: a file of another kind is not what the kubeconfig or the commands ask for.
+    Raises SeatrialError if none has a draft, or if one has none and may not be passed over: a file
+    of another kind is not what the kubeconfig or the commands ask for.
     """
     from seatrial.platforms.survey import SURVEYS
     from seatrial.text.words import plain
@@ -196,7 +196,9 @@ def _exists(file: Path) -> InputError:
 
 
 def _text(draft: "Draft", kind: str) -> str:
-    """Return the file: every field below what it means, and what it rests on."""
+    """Return the text of the file: comments on the meaning and source of each field, and the
+    field.
+    """
     described = _descriptions(kind)
     fields = sorted(draft, key=list(described).index)
     lines = [

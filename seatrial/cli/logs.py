@@ -229,7 +229,7 @@ def _hosts(file: str) -> tuple[str, ...]:
 def _files(path: str) -> list[tuple[str, bool]]:
     """Return the files below a folder, each marked as listed, else the path itself.
 
-    Raises InputError for a folder of none or of too many.
+    Raises InputError for a folder without files or with too many.
     """
     if not os.path.isdir(path):
         return [(path, False)]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seatrial.model.result import RunResult
 
 BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
-# As processes of their own
+# The probes that a probe starts as processes of their own
 _STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}
 _LOG = Path("logs", "run.log")
 
@@ -47,7 +47,7 @@ _LOG = Path("logs", "run.log")
 def single_file(name: str) -> bytes:
     """Return a zip archive that Python runs as a script; the same bytes each time.
 
-    It holds the probe, those that it starts, and those that any of them imports.
+    The archive holds the probe, the probes that it starts, and all probes that these import.
     """
     archive = io.BytesIO(b"#!/usr/bin/env python3\n")
     archive.seek(0, io.SEEK_END)
@@ -240,7 +240,7 @@ def status(cluster: Path | None, as_json: bool) -> None:
     listed = [_standing(run_id, killed.pop(run_id, None)) for run_id in states.run_ids()]
     listed += [
         {"run": result.run_id, "cluster": result.cluster, "state": "over", "now": _verdict(result)}
-        for result in killed.values()  # of which no node is left
+        for result in killed.values()  # killed runs without nodes left
     ]
     if as_json:
         print_json(listed)
@@ -270,7 +270,7 @@ def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
     from seatrial.text.lines import last_line, tail_of
 
     folder = states.find(run_id)
-    if folder is None:  # it has ended meanwhile
+    if folder is None:  # the run has ended meanwhile
         return {"run": run_id, "cluster": "", "state": "over", "now": ""}
     if states.is_abandoned(folder):
         state = f"left behind: seatrial reap --run {run_id}"
@@ -278,9 +278,9 @@ def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
         state = "at work" if states.is_at_work(folder) else "kept"
     cluster = ""
     now = ""
-    with suppress(InputError):  # it only just comes up
+    with suppress(InputError):  # the run is only just coming up
         cluster = states.recall(folder).name
-    with suppress(OSError):  # its folder is another one
+    with suppress(OSError):  # the run writes to another folder
         now = last_line(tail_of(Path("runs", run_id) / _LOG).decode(errors="replace"))
     return {
         "run": run_id,

@@ -50,7 +50,7 @@ csv_option = click.option(
 def name_of(cluster: str) -> str:
     """Return the cluster's name, given as such or by a cluster file. Raises InputError."""
     file = Path(cluster)
-    # isfile says no of what is too long
+    # isfile returns False for a path that is too long
     if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):
         return cluster
     from seatrial.config.cluster import load_cluster

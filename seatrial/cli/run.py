@@ -214,7 +214,7 @@ def run(
 
     with nullcontext() if options["quiet"] else waiting("startup"):
         with suppress(InputError):  # the run says so, after all else that its input lacks
-            # It starts while the rest is imported and the input is checked
+            # The server starts while the rest is imported and the input is checked
             provide_prefect_server()
         from seatrial.cli.run_by_hand import run_by_hand
 

@@ -98,7 +98,7 @@ def _checked(
     *,
     notify: bool,
 ) -> tuple[Cluster, Suite]:
-    """Load cluster and suite, or the part of it.
+    """Load the cluster and the suite, or the part of it with the checks `only`.
 
     Raises InputError for what would end the run, or lose its result, later.
     """
@@ -189,7 +189,9 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 @contextmanager
 def _reader_may_go() -> Iterator[None]:
-    """Go on where the reader of standard output has gone: the verdict stands."""
+    """Ignore that standard output was closed by its reader: the exit status is still the
+    verdict.
+    """
     try:
         yield
         sys.stdout.flush()

@@ -3,5 +3,5 @@
 from collections.abc import Callable
 from typing import Any
 
-# By kind of platform, what imports the model of its settings. `seatrial.platforms` fills it.
+# By kind of platform, a function that imports its settings model. `seatrial.platforms` fills it.
 PLATFORMS: dict[str, Callable[[], Any]] = {}

@@ -68,12 +68,12 @@ ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_p
 
 
 def this_machine() -> dict[str, Any]:
-    """Return the content of its cluster file.
+    """Return the content of a cluster file for this machine and its GPUs.
 
     Raises InputError if nvidia-smi is installed and fails.
     """
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    # The host's, so that machines with one history do not mix
+    # The host's name, so that machines with one history do not mix
     content = {
         "name": words[:40].rstrip("-") or THIS_MACHINE,
         "nodes": 1,
@@ -98,7 +98,7 @@ def _gpu_models() -> list[str]:
         raise InputError(
             f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu"
         ) from error
-    # As many as a node may have
+    # At most as many as a node may have
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]
 
 
@@ -241,14 +241,14 @@ class PlatformSettings(Strict):
         return [f"node-{i}" for i in range(count)]
 
     def without(self, names: Collection[str], of: Sequence[str]) -> "PlatformSettings | None":
-        """Return the settings that leave those nodes out `of` all; None if the platform cannot
-        choose its nodes.
+        """Return the settings without the nodes `names`, out of all nodes `of`; None if the
+        platform cannot choose its nodes.
         """
         return None
 
     def moving_parts(self) -> list[str]:
-        """Return versions and names of the provider's that a run uses and the cluster file may
-        change, for `doctor`.
+        """Return the provider's versions and names that a run uses and the cluster file can
+        replace, for `doctor`.
         """
         return []
 

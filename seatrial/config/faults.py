@@ -201,6 +201,6 @@ def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]
 
 
 def _twice(values: Iterable[Any]) -> Any:
-    """Return the first value that was there before."""
+    """Return the first value that repeats an earlier one; None without one."""
     values = list(values)
     return next((value for i, value in enumerate(values) if value in values[:i]), None)

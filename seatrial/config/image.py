@@ -337,7 +337,10 @@ class CloudBuild(Recipe):
 
     @property
     def own_region(self) -> str:
-        """A multi-region such as `us` holds images and builds nothing."""
+        """The region to build in: as given, else that of the repository, else `global`.
+
+        A multi-region such as `us` holds images and builds nothing.
+        """
         match = _ARTIFACT_REGISTRY.match(self.repository)
         return self.region or (match[1] if match and "-" in match[1] else "global")
 

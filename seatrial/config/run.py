@@ -47,8 +47,9 @@ def part_name(suite: str, checks: str) -> str:
 
 
 def whole_name(suite: str) -> str:
-    """Return the name of the suite that a part is of, by whose runs its numbers are judged; any
-    other as it is.
+    """Return the name of the whole suite for a part of it; any other name unchanged.
+
+    The numbers of a part are judged by the runs of the whole suite.
     """
     return suite.partition(_PART)[0]
 

@@ -388,7 +388,7 @@ def _mapping(text: str, path: Path) -> Values:
     except RecursionError as error:
         raise InputError(f"{path}: is nested too deeply") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        # PyYAML's own slips: !!int abc, 2020-13-45
+        # PyYAML's own errors: !!int abc, 2020-13-45
         raise InputError(f"{path}: not YAML that can be read: {one_line(error)}") from error
     if content is None:
         raise InputError(f"{path}: must be a mapping of fields, is empty")

@@ -1,8 +1,8 @@
-"""The log likelihood ratio of the readings of a series: of a loss against none. Pure, numpy arrays.
+"""Log likelihood ratios of a loss against no loss, from the readings of a series. Pure, numpy.
 
-Of Student's t with `_TAILS` degrees of freedom (Lange, Little and Taylor, "Robust statistical
-modeling using the t distribution", 1989): what lies far below the loss says little about it.
-Readings and losses are in standard deviations of one reading.
+The noise is Student's t with `_TAILS` degrees of freedom (Lange, Little and Taylor, "Robust
+statistical modeling using the t distribution", 1989): a reading far below the loss is weak
+evidence. Readings and losses are in standard deviations of one reading.
 """
 
 import math
@@ -20,22 +20,24 @@ _TAILS = 4  # degrees of freedom: the fewest usual ones (Lange, Little and Taylo
 
 
 def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:
-    """Return the log likelihood ratio of readings, given as distances from their level."""
+    """Return the log likelihood ratio of `loss` against none for readings, given as distances from
+    their level.
+    """
     from_loss = np.add(scaled, loss)
     gain = _rarity(scaled) - _rarity(from_loss)
     return np.asarray((_TAILS + 1) / 2 * gain)
 
 
 def _rarity(scaled: Floats | float) -> Floats:
-    """Return the log of how much rarer readings are than those at the level, but for a factor."""
+    """Return the negative log density of readings relative to their level, up to a constant."""
     squares = np.square(scaled) / (_TAILS - 2)
     rarity: Floats = np.log1p(squares)
     return rarity
 
 
 def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
-    """Return the log of the mean likelihood ratio of healthy readings if all strays were as low as
-    the loss.
+    """Return the log mean likelihood ratio of healthy readings if all strays, a `share`, lie at the
+    loss.
     """
     of_stray = np.exp(_log_ratio(-loss, loss))
     log_mean: Floats = np.log1p(share * of_stray)
@@ -43,8 +45,9 @@ def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
 
 
 def _bounded(ratios: Floats, below: Bools, share: Floats | float) -> Floats:
-    """Return log likelihood ratios of readings of which a share strays: one that lies `below` the
-    loss counts no more against it than a stray at the loss counts for it.
+    """Return `ratios`, but at least log(`share`) for readings `below` the loss.
+
+    Such a reading counts no more against the loss than a stray at the loss counts for it.
     """
     least = np.log(share)
     return np.where(below, np.maximum(ratios, least), ratios)
@@ -58,7 +61,7 @@ class _Healthy:
     strays: float
 
     def without(self, reading: float) -> Self:
-        """Return the others, if this is one of the readings."""
+        """Return the readings without `reading`; unchanged if it is not among them."""
         same = np.flatnonzero(self.scaled == reading)
         if not same.size:
             return self
@@ -66,7 +69,9 @@ class _Healthy:
         return type(self)(others, share_of_strays(others))
 
     def log_mean_ratio(self, loss: float) -> float:
-        """Return the log of their mean likelihood ratio: as computed or as seen, the larger one."""
+        """Return the log mean likelihood ratio of a loss: computed or observed, whichever is
+        larger.
+        """
         computed = float(_if_stray(loss, self.strays))
         if not self.scaled.size:
             return max(computed, 0.0)
@@ -76,10 +81,10 @@ class _Healthy:
 
 
 class SeriesReadings:
-    """The readings of series `i`: its `own` ones of this run, the `location` of each run before,
-    and `healthy` ones of its group.
+    """Readings of series `i`: `own` of this run, `location` of each earlier run, `healthy` of its
+    group.
 
-    `levels` (S) are what it has read before each start, `moved` (T) is what its peers moved by.
+    `levels` (S) are its levels before each start, `moved` (T) the common moves of its peers.
     """
 
     def __init__(self, run: RunReadings, i: int) -> None:
@@ -99,10 +104,10 @@ class SeriesReadings:
         self.healthy = healthy
 
     def ratio(self, nth: int, loss: float) -> float:
-        """Return the log likelihood ratio of a loss against none, of the readings since that start.
+        """Return the log likelihood ratio of a loss since start number `nth`, against none.
 
-        It is that of noise with long tails, less what healthy readings of the group yield on
-        average, so that noise of another shape is not taken for a loss.
+        It assumes noise with long tails, and subtracts the mean ratio of healthy readings of the
+        group, so that noise of another shape is not taken for a loss.
         """
         level = self.levels[nth]
         of_this_run = self._of_this_run(level, loss)
@@ -117,7 +122,7 @@ class SeriesReadings:
         return float(_bounded(ratios, below, self.healthy.strays).sum())
 
     def _of_runs(self, start: int, level: float, loss: float) -> float:
-        """Return the ratio of so many runs before this one."""
+        """Return the log likelihood ratio of the loss from the last `start` earlier runs."""
         since = slice(self.count.size - start, None)
         distance = self.location[since] - level - self.moved[since]
         count = self.count[since]
@@ -132,8 +137,8 @@ class SeriesReadings:
         return float(_bounded(ratios, below, straying).sum())
 
     def _straying(self, count: Ints) -> Floats:
-        """Return how many locations of so many readings are a stray's; of three the median is
-        taken.
+        """Return the share of locations that stray, by their `count` of readings; three make a
+        median.
         """
         of_one = self.healthy.strays
         of_few = np.minimum(of_one * count, 0.5)

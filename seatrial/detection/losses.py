@@ -1,8 +1,7 @@
-"""By how much each series of a run reads lower, for each start that a change may have. Pure, numpy
-arrays.
+"""The loss of each series in a run, for each possible start of a change. Pure, numpy arrays.
 
-The mean of the runs since the start is compared with the level before. What all peers have lost is
-subtracted.
+The mean of the runs since the start is compared with the level before it. The common loss of all
+peers is subtracted.
 """
 
 from dataclasses import dataclass
@@ -27,8 +26,10 @@ from seatrial.detection.references import Reference
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The loss of each series by start (S, M), its standard error, and the part of that which no
-    further reading reduces.
+    """The loss of each series for each start of a change: arrays (S, M).
+
+    `size` is the loss, `error` its standard error, and `alone` the standard error that no further
+    reading reduces.
     """
 
     size: Floats
@@ -37,10 +38,11 @@ class Losses:
 
 
 class RunReadings:
-    """This run's readings less what all peers moved by: `distance` (K, M).
+    """This run's readings less the common move of their peers: `distance` (K, M).
 
-    `unsure` (M) is the error of that. Of each series, `count` are its readings, `value` is their
-    median, `location` their Hodges-Lehmann estimate, and `noise` the standard deviation of one.
+    `unsure` (M) is the standard error of that move. For each series, `count` is the number of
+    readings, `value` their median, `location` their Hodges-Lehmann estimate, and `noise` the
+    standard deviation of one reading.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class RunReadings:
         self.noise = _with_scatter(reference, self.distance, self.value, self.count)
 
     def losses(self) -> Losses:
-        """Weigh this run and those since each start."""
+        """Return the losses, from this run and the earlier runs since each start."""
         forecast = self.reference.forecast
         unexplained = 1 - forecast.response
         certain = forecast.variance + self.unsure**2
@@ -102,11 +104,9 @@ def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: 
 
 
 def _subtract_common(reference: Reference, losses: Losses) -> None:
-    """Subtract the loss that all known peers have on average beyond chance: none of them is at
-    fault.
+    """Subtract the mean loss of all known peers beyond chance: none of them is at fault.
 
-    Fleets that have not drifted yet are not taken to drift (empirical Bayes), but for what is
-    beyond two standard deviations of that.
+    The part that chance explains (empirical Bayes) stays, up to two standard deviations.
     """
     for usual, at in zip(reference.drift, reference.groups, strict=True):
         known = at[reference.runs[at] > 0]
@@ -115,8 +115,8 @@ def _subtract_common(reference: Reference, losses: Losses) -> None:
 
 
 def _subtract_from_group(losses: Losses, at: Ints, known: Ints, usual: float) -> None:
-    """Subtract what the known peers of a group lost; `usual` is the variance of such losses in
-    earlier runs.
+    """Subtract the common loss of the known peers of a group; `usual` is its variance in earlier
+    runs.
     """
     variances = losses.error[:, known].T ** 2
     doubt = MEDIAN_VARIANCE * median_of(variances) / known.size

@@ -1,7 +1,7 @@
-"""How far chance takes the readings of series: robust scales, what lasts, strays, steps.
+"""Robust statistics of readings: location, scale, shared noise, strays and rounding steps.
 
-Pure, numpy arrays. The noise of one reading is learned in seatrial/detection/reading_noise.py. How
-much of it all readings of a run share is the mean product of two of them.
+Pure, numpy arrays. The noise of one reading is learned in seatrial/detection/reading_noise.py. The
+share of it that all readings of a run have in common is the mean product of two of them.
 """
 
 import math
@@ -17,7 +17,7 @@ AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one 
 LEAST_PEERS = AGREEING + 1
 # Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to
 # 0.1 to 0.3 %.
-LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
+LEAST_STRAYS = 0.005  # share of readings: some are always assumed to stray
 LEAST_NOISE = 0.003  # on logs
 MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
@@ -31,14 +31,14 @@ _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
 _FACTORS = (0.7, 3.0)
 # Readings of a group that losses are tried on: their mean is known to some per cent
 _MOST_HEALTHY = 2000
-# Times the usual squares of a run, of those of a series' quieter runs: strays are no noise
+# Times the squares of a series' quieter runs: more than that is strays and not noise
 MOST_WITHIN = 3.0
 _UNLIKE = 5.0  # standard deviations of most series
 _ROUNDED = 3  # readings for each distinct value, from which on they are rounded
 
 
 def members(group: Ints) -> list[Ints]:
-    """Return the places of the series of each group."""
+    """Return the indexes of the series of each group."""
     if not group.size:
         return []
     order = np.argsort(group, kind="stable")
@@ -48,14 +48,14 @@ def members(group: Ints) -> list[Ints]:
 
 
 def count_known(rows: Floats) -> Ints:
-    """Return how many values of each column are no NaN."""
+    """Return the number of values in each column that are not NaN."""
     count: Ints = np.isfinite(rows).sum(axis=0)
     return count
 
 
 def accepted_runs(good: Bools, count: Ints) -> Bools:
-    """Return which runs (T, M) teach what is healthy: the good ones, and between two of them one
-    that read low, but was read too seldom to tell.
+    """Return which runs (T, M) a healthy level is learned from: good ones, and a low one between
+    two good ones if it has fewer than three readings.
     """
     accepted = good.copy()
     is_single = (count > 0) & (count < AGREEING)
@@ -64,13 +64,13 @@ def accepted_runs(good: Bools, count: Ints) -> Bools:
 
 
 def values_at(rows: Floats, places: Ints) -> Floats:
-    """Return the value of each column that is at its place."""
+    """Return the value of each column at its row in `places`."""
     picked: Floats = np.take_along_axis(rows, places[None], axis=0)[0]
     return picked
 
 
 def median_of(rows: Floats) -> Floats:
-    """Return the median of each column without its NaN; NaN for a column that has nothing else."""
+    """Return the median of each column without NaN; NaN for a column of nothing but NaN."""
     count = count_known(rows)
     if not count.any():
         return np.full(rows.shape[1], np.nan)
@@ -83,8 +83,8 @@ def median_of(rows: Floats) -> Floats:
 
 
 def hodges_lehmann(readings: Floats, noise: Floats) -> Floats:
-    """Return the location of each column: the median of the means of all pairs of its values, each
-    with itself too.
+    """Return the location of each column: the median of the means of all pairs of its values,
+    including a value with itself.
 
     Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer
     tails (Hodges and Lehmann, "Estimates of location based on rank tests", 1963). It breaks down
@@ -105,8 +105,9 @@ def hodges_lehmann(readings: Floats, noise: Floats) -> Floats:
 
 
 def locations(in_turn: Floats, start: Ints, count: Ints, noise: Floats) -> Floats:
-    """Return the location of the values of each series, so many from `start` of `in_turn` on; NaN
-    of none.
+    """Return the location of each series, whose `count` values begin at `start` in `in_turn`.
+
+    NaN for a series without values.
     """
     located = np.full(count.shape, np.nan)
     for at, readings in _of_same_count(in_turn, start, count):
@@ -115,8 +116,8 @@ def locations(in_turn: Floats, start: Ints, count: Ints, noise: Floats) -> Float
 
 
 def scatters(in_turn: Floats, start: Ints, count: Ints) -> Floats:
-    """Return the standard deviation of the values of each series by their median distance; NaN of
-    three and fewer.
+    """Return the standard deviation of each series by its median absolute deviation; NaN for up to
+    three values.
     """
     scatter = np.full(count.shape, np.nan)
     for at, readings in _of_same_count(in_turn, start, count):
@@ -127,7 +128,7 @@ def scatters(in_turn: Floats, start: Ints, count: Ints) -> Floats:
 
 
 def _of_same_count(in_turn: Floats, start: Ints, count: Ints) -> Iterator[tuple[Ints, Floats]]:
-    """Yield series that have equally many values, and these, a column for each."""
+    """Yield the indexes of series with equally many values, and the values, a column per series."""
     for values in np.unique(count[count > 0]).tolist():
         at = np.flatnonzero(count == values)
         nth = np.arange(values)
@@ -141,7 +142,7 @@ def finite(values: Floats) -> Floats:
 
 
 def median(values: Floats) -> float:
-    """Return the median of values that are all known."""
+    """Return the median of values without NaN."""
     return float(np.median(values))
 
 
@@ -154,8 +155,8 @@ def without_gross_errors(distances: Floats) -> Floats:
 
 
 def typical(distances: Floats) -> float:
-    """Return the standard deviation of distances, winsorized at three by their median (one step of
-    Huber's proposal 2).
+    """Return the standard deviation of distances, winsorized at three of their robust scale (one
+    step of Huber's proposal 2).
 
     If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
@@ -191,11 +192,12 @@ def widening(count: float) -> float:
 
 
 def apart_from_mean(count: Ints, lasts: float) -> Floats:
-    """Return (T + 1, M) how far what readings of a run share takes each run, and this one, from the
-    mean of all.
+    """Return (T + 1, M) the variance of each run's shared noise, and this run's, around the mean of
+    all.
 
-    That is a variance, in those of what they share, of which a share of `lasts` lasts; `count` (T,
-    M) are readings. It is below 1, because what they share moves the mean as well.
+    The unit is the variance of the shared noise, of which the share `lasts` persists from run to
+    run; `count` (T, M) is the number of readings. The result is below 1 where shared noise moves
+    the mean as well.
     """
     days = np.arange(len(count) + 1)
     between = np.abs(days[:, None] - days)
@@ -222,12 +224,12 @@ def shared(
     """Return (M) the share of the noise's variance that all readings of a run have in common, and
     its standard error.
 
-    It is the mean product of two readings of a run over `apart` (T, M), of most series together,
-    unless their group differs from it by more than chance. Noise alone adds nothing to it, also
-    where reading on depends on what was read (optional stopping: Doob, 1953). `first` (T, M) are
-    readings and `rest` the means of `count` others of the same runs, in standard deviations from
-    the mean of all `readings` (M) of the series, which makes their product less by one over that
-    number; `within` is the sum of squares of all around their mean.
+    It is the mean product of two readings of a run, divided by `apart` (T, M): over most series, or
+    over a group that differs from them by more than chance. Independent noise adds nothing, even
+    where the number of readings depends on their values (optional stopping: Doob, 1953). `first`
+    (T, M) is the first reading of a run and `rest` the mean of its `count` others, in standard
+    deviations from the mean of all `readings` (M) of the series, which lowers their product by 1 /
+    `readings`; `within` is the sum of squares of a run around its mean.
     """
     usable = np.isfinite(first) & np.isfinite(rest)
     usable &= np.abs(first) < STRAYING
@@ -250,8 +252,8 @@ def shared(
 
 
 def _of_groups(products: Floats, squares: Floats, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """Return (M) the mean product of two readings and its standard error: of most series, or of
-    their group if that is known to have more.
+    """Return (M) the mean product of two readings and its standard error: over most series, or over
+    a group whose product is larger by more than chance.
     """
     usual, usual_weight = _of_most(products, squares)
     share = np.empty_like(products)
@@ -267,10 +269,10 @@ def _of_groups(products: Floats, squares: Floats, groups: list[Ints]) -> tuple[F
 
 
 def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
-    """Return a share of the noise without what its standard error `doubt` explains, but a third of
-    that at least.
+    """Return `share` less what its standard error `doubt` explains, but at least a third of
+    `doubt`.
 
-    By James and Stein, the positive part.
+    The positive-part estimate of James and Stein.
     """
     relative = doubt / np.maximum(share, 1e-9)
     certain = np.maximum(0.0, 1 - relative**2)
@@ -280,12 +282,11 @@ def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
 
 
 def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
-    """Return the mean product of two readings, and the weight of all, of the series that are like
-    most.
+    """Return the mean product of two readings over the series that are like most, and its weight.
 
-    A series that has lost something is read often and is always low: it is no evidence that healthy
-    ones stay low. Those that lie too far from the median, by the median distance, are left out
-    (Hampel, "The breakdown points of the mean combined with some rejection rules", 1985).
+    A series with a loss is read often and is always low: it is no evidence that healthy ones stay
+    low. Series too far from the median, by the median distance, are left out (Hampel, "The
+    breakdown points of the mean combined with some rejection rules", 1985).
     """
     measured = np.flatnonzero(squares > 0)
     if not measured.size:
@@ -302,7 +303,7 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
 
 
 def chance_of(count: Ints, noise: Floats, factor: Floats) -> Floats:
-    """Return the variance by chance of the location of so many readings; infinite of none."""
+    """Return the variance by chance of the location of `count` readings; infinite for none."""
     factors = np.where(count >= AGREEING, factor, 1.0)
     of_one = factors * noise**2
     of_all = of_one / np.maximum(count, 1)
@@ -310,12 +311,12 @@ def chance_of(count: Ints, noise: Floats, factor: Floats) -> Floats:
 
 
 def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[Ints]) -> Floats:
-    """Return (G) the variance of the location of several readings, over that of their mean with
-    normal noise.
+    """Return (G) the variance of the location of several readings, relative to that of their mean
+    with normal noise.
 
     It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps.
-    `scaled` (T, M) are locations of `count` readings in standard deviations of one from the mean of
-    all runs; `lasting` (T, M) is what lasting noise adds to their squares.
+    `scaled` (T, M) are locations of `count` readings in standard deviations of one reading from the
+    mean of all runs; `lasting` (T, M) is what lasting noise adds to their squares.
     """
     measured = (count > 0).sum(axis=0)
     runs = np.maximum(measured, 2)
@@ -337,10 +338,10 @@ def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[I
 
 
 def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
-    """Return by group the deviations of healthy readings, in standard deviations, and the share
-    that stray.
+    """Return the deviations of each group's healthy readings, in standard deviations, and the share
+    (G) that strays.
 
-    Few readings of a group are joined by those of all groups, and of this run, the last row of
+    A group with few readings takes those of all groups, with those of this run, the last row of
     `scaled` (T + 1, M).
     """
     everywhere = finite(scaled)
@@ -357,8 +358,8 @@ def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], 
 
 
 def share_of_strays(healthy: Floats) -> float:
-    """Return how many of such readings stray, given in standard deviations from what they should
-    be.
+    """Return the share of `healthy` readings that stray; readings are in standard deviations from
+    the expected value.
     """
     beyond = int((np.abs(healthy) > STRAYING).sum())
     share = (beyond + 0.25) / (healthy.size + _PRIOR_READINGS)

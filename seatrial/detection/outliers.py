@@ -1,8 +1,8 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
-What moved together with all peers is taken off first; what is left of each series is scanned for a
-change (seatrial/detection/scan.py). What reads low is read again. docs/verdicts.md follows an
-example by hand.
+Common moves of all peers are subtracted first; the rest of each series is scanned for a change
+(seatrial/detection/scan.py). What reads low is read again. docs/verdicts.md follows an example by
+hand.
 """
 
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Outcome:
     """The judgement of M series; natural logs.
 
     `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate,
-    `expected` what it should be, `limit` how much less is healthy. `loss` is how much lower than
-    expected the runs since the change are, which began `start` runs before this one; `moved` is
-    what all peers moved by. What is `unproven` reads below the limit too seldom and lower than
-    peers did, what is `watched` may become bad. `agreeing` of this run's readings lie below the
-    limit. `doubtful` are to be read once more, `supporting` as well if that costs little: few of
-    their runs are known, or they are peers of doubtful ones.
+    `expected` the value to expect, and `limit` how far below it is healthy. `loss` is how far below
+    `expected` the runs since the change are, which began `start` runs before this one; `moved` is
+    the common move of all peers. An `unproven` series reads below the limit too seldom and lower
+    than peers did, a `watched` one may become bad. `agreeing` counts this run's readings below the
+    limit. `doubtful` series should be read once more, `supporting` ones as well if that costs
+    little: few of their runs are known, or they are peers of doubtful ones.
     """
 
     value: Floats
@@ -73,7 +73,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     moved = common.moved
     run = RunReadings(reference, readings, moved, common.unsure)
     scan = RunScan(run).scan()
-    # What is found of peers together is not held against each again
+    # A shift of all peers is not held against each of them again
     own = np.ones_like(scan.bad)
     for shift in common.shifts:
         own[shift.members] &= shift.against == "past" or not shift.bad
@@ -109,8 +109,8 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
 
 
 def _is_usual(reference: Reference, scan: Scan) -> Bools:
-    """Return (M) whether each of three healthy peers has once lost as much as what is unproven, or
-    less by no more than its limit.
+    """Return (M) whether at least three peers once lost nearly as much, while healthy, as an
+    unproven series has lost now.
     """
     past = reference.past
     moved = reference.moved[:, reference.group]
@@ -126,12 +126,12 @@ def _is_usual(reference: Reference, scan: Scan) -> Bools:
 
 
 def _may_be_read(count: Ints, most: int) -> Bools:
-    """Return which series have been read, but not too often to be read once more."""
+    """Return which series have been read, but fewer than `most` times."""
     return (count > 0) & (count < most)
 
 
 def _supporting(reference: Reference, doubtful: Bools, count: Ints) -> Bools:
-    """Return which series to read as well, of `count` (M) readings so far."""
+    """Return which series to read beside the `doubtful` ones, of `count` (M) readings so far."""
     has_peers = np.isfinite(reference.peers)
     is_young = has_peers & (reference.runs < ENOUGH)
     young = is_young & _may_be_read(count, YOUNG_READINGS)
@@ -139,12 +139,12 @@ def _supporting(reference: Reference, doubtful: Bools, count: Ints) -> Bools:
 
 
 def _peers_of_doubtful(reference: Reference, doubtful: Bools, count: Ints) -> Bools:
-    """Return which series to read beside peers that a few readings did not settle."""
+    """Return which peers to read beside series that a few readings did not settle."""
     group = reference.group
     sizes = np.bincount(group)
     least = LEAST_PEERS
     since = AGREEING
-    if reference.one_machine:  # what it takes from one node now, it may take from all
+    if reference.one_machine:  # a load on the machine slows one node now, and may slow all
         least = 2
         since = 1
     most = np.zeros_like(sizes)

@@ -29,8 +29,8 @@ from seatrial.detection.noise import (
 )
 from seatrial.detection.readings import Floats, Ints, Past
 
-PRIOR_VALUES = 4.0  # of a series' own noise, so many that the noise of its peers counts for
-_CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
+PRIOR_VALUES = 4.0  # the noise of peers counts like so many values of a series' own
+_CLEAN = 0.75  # least chance of a run without strays: three times what a lower quartile needs
 _MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
 _INDEPENDENT = 0.6  # of steps: each reading is part of two
 _ALIKE = 1.25  # the ratio of two variances that are taken as the same
@@ -49,22 +49,21 @@ class Squares:
 
     @property
     def least_degrees(self) -> Floats:
-        """What to divide by, where some have none."""
+        """The degrees of freedom as a divisor: at least 1."""
         return np.maximum(self.degrees, 1)
 
     def of(self, at: Ints) -> Self:
-        """Return those of some series."""
+        """Return the squares of the series with the indexes `at`."""
         return type(self)(self.total[at], self.degrees[at])
 
 
 def noise_of(
     past: Past, own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
 ) -> tuple[Floats, Floats]:
-    """Return the standard deviation of one reading of each series, and the degrees of freedom it is
-    known to.
+    """Return the standard deviation of one reading of each series, and its degrees of freedom.
 
-    It is that of its group, and more if the series is noisier. `own` (M) are the medians of
-    accepted runs.
+    The noise of a series is that of its group, or more if the series is noisier. `own` (M) are the
+    medians of accepted runs, `tonight` (M) this run's first readings.
     """
     firsts = past.accepted(past.first)
     in_turn = np.vstack([firsts, tonight])
@@ -115,7 +114,7 @@ def _strays(scaled: Floats, groups: list[Ints]) -> Floats:
 def _narrowings(steps: Floats, squares: Squares, groups: list[Ints]) -> Floats:
     """Return (M) the factor by which the noise of a group shrinks; 1 where little is known of it.
 
-    `steps` (T, M) are those from run to run.
+    `steps` (T, M) are the differences from run to run.
     """
     narrowing = np.ones_like(squares.total)
     for at in groups:
@@ -129,7 +128,7 @@ def _narrowing(steps: int, own: Squares) -> float:
     """Return the factor by which the noise of a group shrinks because all its readings are
     evidence, not `steps` alone.
 
-    They count if they scatter as much within runs as the first readings do from run to run.
+    The readings count if they scatter as much within runs as the first readings do from run to run.
     """
     squares = own.total.sum()
     degrees = own.degrees.sum()
@@ -145,7 +144,9 @@ def _narrowing(steps: int, own: Squares) -> float:
 
 
 def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> Squares:
-    """Return the squares of each series' own readings, of its share of `strays` (M)."""
+    """Return the squares of each series within and between runs; `strays` (M) is the share of
+    strays.
+    """
     within = _within_runs(past, noise, strays)
     between = _between_runs(past, rest / noise)
     return Squares(
@@ -155,10 +156,10 @@ def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> Squ
 
 
 def _within_runs(past: Past, noise: Floats, strays: Floats) -> Squares:
-    """Return those of runs with several readings, around their mean.
+    """Return the squares of runs with several readings, around the mean of each run.
 
-    Runs that are read so often that a quarter of such ones holds a stray are left out, and what is
-    far above the squares of a series' quieter runs is no noise.
+    A run is left out if a quarter of the runs with as many readings hold a stray. Squares far above
+    those of a series' quieter runs are cut: they are no noise.
     """
     is_clean = (1 - strays) ** past.count > _CLEAN
     others = np.maximum(past.count - 1, 0)
@@ -172,7 +173,7 @@ def _within_runs(past: Past, noise: Floats, strays: Floats) -> Squares:
 
 
 def _between_runs(past: Past, scaled: Floats) -> Squares:
-    """Return those of runs with one reading, around the median of all."""
+    """Return the squares of runs with one reading, around the median of all runs."""
     once = past.good & (past.count == 1)
     clipped = np.clip(scaled, -STRAYING, STRAYING)
     squares = np.where(once, clipped**2, 0.0)
@@ -181,9 +182,7 @@ def _between_runs(past: Past, scaled: Floats) -> Squares:
 
 
 def _lower_quartile(rows: Floats) -> Floats:
-    """Return that of each column without its NaN; NaN for a column of too few to tell which one is
-    odd.
-    """
+    """Return the lower quartile of each column without NaN; NaN for fewer than three values."""
     none = np.full((1, rows.shape[1]), np.nan)
     padded = np.vstack([rows, none])
     ordered = np.sort(padded, axis=0)  # NaN last
@@ -225,10 +224,10 @@ def _prior_degrees(squares: Squares, groups: list[Ints]) -> Floats:
 
 
 def moderated(squares: Squares, prior: Floats) -> tuple[Floats, Floats]:
-    """Return by which factor each series is noisier than assumed, and the degrees of freedom; those
-    so far are `prior`.
+    """Return the factor by which each series is noisier than assumed, and its degrees of freedom.
 
-    A series that is noisier than chance allows for any of them counts with the least prior.
+    `prior` are the degrees that the assumed noise counts for; the least prior is used for a series
+    that is noisier than chance allows.
     """
     degrees = squares.degrees
     mean = squares.total / squares.least_degrees

@@ -13,13 +13,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs measured, oldest first: (T, M), NaN where nothing was.
+    """Readings of earlier runs, oldest first: (T, M), NaN where nothing was measured.
 
-    It is the first reading of each run, the mean of the others, the location of all, the sum of
-    squares around their mean and their number.
+    `first` is the first reading of a run, `rest` the mean of the others, `location` the location of
+    all, `within` their sum of squares around their mean, and `count` their number.
 
-    `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone.
-    `weekday` (T + 1) is that of each run and of this one, 0 to 6, or UNKNOWN_DAY.
+    `good` marks readings that a healthy level is learned from; the rest is evidence alone.
+    `weekday` (T + 1) is the weekday of each run and of this one, 0 to 6, or UNKNOWN_DAY.
     """
 
     first: Floats
@@ -43,9 +43,10 @@ class Past:
 class ThisRun:
     """The M series of a run.
 
-    `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if
-    data are too few, and `cap`, on logs, is how far a limit may be from what is expected.
-    `one_machine` plays all nodes: what all of them lost is none of theirs.
+    `first` and `second` are readings, `group` is the number of each series' group of peers, from 0,
+    `assumed` is the noise if data are too few, and `cap`, on logs, is the largest distance of a
+    limit from the expected value. `one_machine`: one machine plays all nodes, so a loss of all is
+    no fault of a node.
     """
 
     first: Floats

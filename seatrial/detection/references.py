@@ -47,13 +47,14 @@ class Reference:
 
     `own` is the median of the `runs` accepted runs; the `forecast` is drawn to the median of the
     `peers`, which differ by a standard deviation of `spread`. `noise` is the standard deviation of
-    one reading, known to `degrees` of freedom, `step` what rounding may make of nothing. `moved`
-    (T, G) is by how much each group of peers moved together in each run, known to `unsure` (G);
-    `together` (G) is the standard deviation of that over runs, and `drift` (G) that without what
-    chance makes of it. `factor` (G) is the variance of the location of several readings, over that
-    of their mean. `healthy` (G) are accepted readings, and where few, this run's first ones `reads`
-    (M), in standard deviations from what they should be; the share `strays` (G) of them strays.
-    `season` (M) is what this weekday usually adds, which all other values are without.
+    one reading, with `degrees` of freedom, `step` the difference that rounding alone may make.
+    `moved` (T, G) is the common move of each group of peers in each run, with the standard error
+    `unsure` (G); `together` (G) is the standard deviation of these moves over runs, and `drift` (G)
+    the part of it beyond chance. `factor` (G) is the variance of the location of several readings
+    relative to that of their mean. `healthy` (G) are accepted readings in standard deviations from
+    the expected value, with this run's first ones, `reads` (M), where they are few; the share
+    `strays` (G) of them strays. `season` (M) is what this weekday usually adds; it is subtracted
+    from all other values.
     """
 
     past: Past
@@ -95,8 +96,8 @@ class _Peers:
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What readings should be, the `centre` (M) and what their peers `shifted` by (T + 1, M), and
-    the noise of one.
+    """The expected `centre` (M) of readings, the common move of their peers, `shifted` (T + 1, M),
+    and the `noise` of one reading.
     """
 
     centre: Floats
@@ -104,7 +105,9 @@ class _Usual:
     noise: Floats
 
     def scaled(self, rows: Floats) -> Floats:
-        """Return readings of all runs, or of earlier ones, as standard deviations from that."""
+        """Return readings of all runs, or of earlier ones, in standard deviations from the expected
+        value.
+        """
         shifted = self.shifted[: len(rows)]
         return (rows - self.centre - shifted) / self.noise
 
@@ -180,10 +183,10 @@ def _errors_of_moves(runs: Ints, noise: Floats, groups: list[Ints]) -> Floats:
 
 
 def _step(firsts: Floats, noise: Floats, groups: list[Ints], group: Ints) -> Floats:
-    """Return (M) what rounding may make of nothing."""
+    """Return (M) the difference that rounding alone may make."""
     steps = steps_of(firsts, groups)[group]
     half = steps / 2
-    # More noise than a step makes it vanish on average
+    # Noise of more than half a step averages rounding out
     return np.where(noise < half, steps, half)
 
 
@@ -193,7 +196,7 @@ def _shared(
     """Return the share of the noise's variance that readings of a run have in common, for each of
     LASTING_SHARES (H, M), and the factor of the variance of locations (G).
 
-    `scaled` (T + 1, M) are the first readings in standard deviations from what they should be.
+    `scaled` (T + 1, M) are the first readings in standard deviations from the expected value.
     """
     rests = np.vstack([past.accepted(past.rest), current.second])
     again = usual.scaled(rests)
@@ -251,7 +254,7 @@ def _forecast(
     weights = np.where(known, 1 / chance, 0.0)
     error = np.sqrt(1 / _total(weights) + of_one_run)
     level, unsure = _prior(_mean(accepted, weights), error, runs, peers)
-    # Their noise of this run holds already how much they differ.
+    # Their noise, learned from this run, includes how much they differ.
     unsure = np.where(_new_together(runs, group), 0.0, unsure)
     result = forecast(level, unsure, accepted, located, chance, shared)
     is_alone = ~np.isfinite(peers.centre)
@@ -264,7 +267,7 @@ def _forecast(
 
 
 def _new_together(runs: Ints, group: Ints) -> Bools:
-    """Return which series have no earlier run, as nearly all of their many peers."""
+    """Return which series have no earlier run, as is so for nearly all of at least eight peers."""
     known = np.bincount(group, runs > 0)
     sizes = np.bincount(group)
     are_new = (known < 2) & (sizes >= ENOUGH)
@@ -273,11 +276,11 @@ def _new_together(runs: Ints, group: Ints) -> Bools:
 
 
 def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Floats, Floats]:
-    """Return the level of each series before its first run, and its variance: of the peers, else
-    its own mean.
+    """Return the level of each series before its first run, and the level's variance.
 
-    Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is
-    drawn a little.
+    The level is that of the peers; without peers, the series' own mean. Limited translation (Efron
+    and Morris, 1972): a series that is known to differ from its peers is drawn to them only a
+    little.
     """
     few = np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
     distance = np.abs(own - peers.centre) / (error * few)
@@ -291,9 +294,10 @@ def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Float
 def _peers(
     own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
 ) -> _Peers:
-    """Return the peers with earlier runs, or of this run without any.
+    """Return the median and spread of the peers: of their earlier runs, else of this run's
+    readings.
 
-    `own` (M) are the medians of accepted runs, known to `error` (M).
+    `own` (M) are the medians of accepted runs, with the standard error `error` (M).
     """
     centre = np.full_like(own, np.nan)
     spread = centre.copy()

@@ -21,15 +21,16 @@ from seatrial.detection.readings import Bools, Floats, Ints
 
 # Of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 FALSE_ALARMS = 0.001
-CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
+CHANCE = 3.0  # standard errors by which more readings may move the median
 SURE = 0.9  # the confidence at the limit
-NEAR = 0.3  # of its limit: what lies above it is not read again
+NEAR = 0.3  # share of the limit: a smaller loss is not read again
 # The same of this run alone: one reading in six is so low, and 3 % of losses of 10 % lie above 0.3
 NEAR_NOW = 0.2
 LEAST_LOSS = -math.log(0.98)  # on logs: nobody cares about less, and a loss of 3 % may read 2 %
-WATCHED = 0.5  # the least confidence that is told of
+WATCHED = 0.5  # the least confidence that is reported
 LEAST_WATCHED = -math.log(0.97)  # on logs: nobody acts on what may be a loss of less than 3 %
-# Of a series in a run: neighbouring starts share runs and count as three, further readings as two
+# Independent tests of a series in a run: neighbouring starts share runs and count as three,
+# further readings as two
 _CHANCES = 6
 _MOST_SURE = 0.99  # a fault of the measurement itself remains
 
@@ -39,9 +40,9 @@ class Scan:
     """The start of a change that is most likely for each of M series; natural logs.
 
     `start` counts the runs before this one that belong to the change, `loss` is by how much the
-    runs since are lower than `level`, `limit` the loss from which on it is too low by normal noise.
-    `confidence` follows from the log likelihood ratio, of normal noise or with strays, whichever is
-    less.
+    runs since are lower than `level`, `limit` the loss from which on a series is too low for normal
+    noise. `confidence` follows from the log likelihood ratio, of normal noise or with strays,
+    whichever is less.
     """
 
     start: Ints
@@ -57,8 +58,8 @@ class Scan:
 class RunScan:
     """The search for changes in the readings of a run and of those before it.
 
-    `quantile` is how many standard errors a loss has that healthy series show too seldom to count,
-    `least_loss` (M) the loss from which on one matters.
+    `quantile` is the loss in standard errors that a healthy series exceeds too seldom to count,
+    `least_loss` (M) the smallest loss that matters.
     """
 
     def __init__(self, run: RunReadings) -> None:
@@ -71,12 +72,12 @@ class RunScan:
         self.least_loss: Floats = np.minimum(least, self.reference.cap)
 
     def scan(self) -> Scan:
-        """Try each start."""
+        """Return the most likely change of each series, over all starts."""
         losses = self.run.losses()
         loss = losses.size
         limit = self._limit(losses)
         levels = self.reference.forecast.before
-        # What runs before this one make of a series counts if this run agrees.
+        # A loss in earlier runs counts only if this run shows it too.
         agrees = levels - self.run.value > loss / 2
         counts = np.isfinite(loss) & agrees
         excess = np.where(counts, loss / limit, -np.inf)
@@ -91,7 +92,7 @@ class RunScan:
         bad = is_low & is_likely
         confidence = _confidence(ratio - enough)
         suspected = confidence >= WATCHED
-        # Often enough read, and as healthy readings of the group are: it is one.
+        # A series that was read three times and is not suspected is healthy.
         undecided = (self.run.count < AGREEING) | suspected
         unproven = (excess[0] > 1) & ~bad & undecided
         told = bad | (suspected & ~unproven)
@@ -109,7 +110,7 @@ class RunScan:
         )
 
     def _limit(self, losses: Losses) -> Floats:
-        """Return (S, M) the loss from which on a series is too low by normal noise."""
+        """Return (S, M) the loss from which on a series is too low for normal noise."""
         by_chance = self.quantile * losses.error
         return by_chance.clip(self.least_loss, self.reference.cap)
 
@@ -120,10 +121,10 @@ class RunScan:
         return max(of_one - discount, 1.0)
 
     def _most_likely(self, loss: Floats, excess: Floats) -> tuple[Ints, Floats]:
-        """Return (M) the place of the start that is most likely, and its log likelihood ratio.
+        """Return (M) the index of the most likely start, and its log likelihood ratio.
 
-        `loss` and `excess`, that over its limit, are (S, M). The ratio is 0 where a change is too
-        unlikely to be told of.
+        `loss` (S, M) is the loss for each start, `excess` (S, M) the loss over its limit. The ratio
+        is 0 for a change that is too unlikely to report.
         """
         best = np.argmax(excess, axis=0)
         ratio = np.zeros(best.size)
@@ -144,7 +145,9 @@ class RunScan:
         return best, ratio
 
     def _least_suspicious(self) -> float:
-        """Return how many standard errors a loss must have to be told of, with normal noise."""
+        """Return the loss in standard errors from which on a change is reported under normal
+        noise.
+        """
         missing = _log_odds(SURE) - _log_odds(WATCHED)
         least = self.quantile**2 - 2 * missing
         return math.sqrt(max(least, 0.0))
@@ -171,7 +174,7 @@ class RunScan:
         return deepest > least_limit
 
     def _is_read(self, best: Ints) -> Bools:
-        """Return whether there are three readings at least since the start."""
+        """Return (M) whether a series has at least three readings since its start in `best`."""
         before = self.reference.past.count
         latest_first = np.vstack([self.run.count, before[::-1]])
         since = latest_first.cumsum(axis=0)
@@ -184,7 +187,9 @@ def _log_odds(share: float) -> float:
 
 
 def _confidence(beyond: Floats) -> Floats:
-    """Return how sure a change is whose log likelihood ratio is so far beyond what is enough."""
+    """Return the confidence in changes whose log likelihood ratio exceeds the required one by
+    `beyond`.
+    """
     odds = np.clip(beyond, -50, 50) + _log_odds(SURE)
     probability = 1 / (1 + np.exp(-odds))
     at_most: Floats = np.minimum(probability, _MOST_SURE)
@@ -192,7 +197,7 @@ def _confidence(beyond: Floats) -> Floats:
 
 
 def _discount(margins: Floats) -> float:
-    """Return by how much less evidence is enough because several series have it: the log of their
+    """Return how much less evidence is enough because several series show a loss: the log of their
     number.
 
     Of k series that are blamed, k times as many may be false ones (Benjamini and Hochberg,

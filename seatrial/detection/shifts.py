@@ -1,7 +1,7 @@
 """Which peers of a run moved together, and by how much. Pure, numpy arrays, natural logs.
 
-Those that have earlier runs are compared with their past, new ones with the known ones, and all of
-them with each other: they may form two groups.
+Peers with earlier runs are compared with their past, new peers with known ones, and all peers with
+each other: they may form two groups.
 """
 
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ from seatrial.detection.together import beyond_chance, lost_by_all
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two
 # thirds (Pease, Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
-# Standard deviations of a node's median between two lots, which no neighbours are apart by chance
+# Least gap between two lots, in standard deviations of a node's median: chance leaves no such gap
 _GAP = 4.0
-_ABOVE = 0.15  # of the readings of the slow lot may lie in the other
+_ABOVE = 0.15  # share of the slow lot's readings that may lie in the other lot
 
 Against = Literal["past", "known", "others"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Peers that read lower all alike than in their own past, than the known ones, or than the
-    others of this run.
+    """Peers that all read lower than in their own past, than known peers, or than other peers of
+    this run.
 
     `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
     """
@@ -54,15 +54,15 @@ class Shift:
 
     @property
     def is_low(self) -> bool:
-        """Whether they read lower than the limit, by few readings too."""
+        """Whether the peers read below the limit, even if too few readings show it."""
         return self.moved < -self.limit
 
 
 class CommonMoves:
-    """The shifts of a run; by how much each of M series moved with its peers, and the error of
-    that.
+    """The shifts of a run, the common move of each of M series with its peers, and the move's
+    error.
 
-    `distance` (K, M) are this run's readings less what is expected; a shift is bad beyond `z`
+    `distance` (K, M) are this run's readings less the expected values; a shift is bad beyond `z`
     standard deviations.
     """
 
@@ -89,7 +89,7 @@ class CommonMoves:
                 self.moved[slower.members] = slower.moved
 
     def _compare_known(self, number: int, at: Ints) -> None:
-        """Compare those with earlier runs with their past."""
+        """Compare the peers that have earlier runs with their past."""
         reference = self._reference
         known = at[reference.runs[at] > 0]
         if known.size >= LEAST_PEERS:
@@ -104,7 +104,7 @@ class CommonMoves:
             self._move(number, at, lost[0])
 
     def _move(self, number: int, at: Ints, moved: float) -> None:
-        """Note what the peers of a group moved by beyond chance."""
+        """Store the common move of a group beyond chance, and its error."""
         error = self._reference.unsure[number]
         beyond = beyond_chance(np.array([moved]), error)[0]
         self.moved[at] = beyond
@@ -112,7 +112,7 @@ class CommonMoves:
             self.unsure[at] = error
 
     def _compare_new(self, at: Ints) -> None:
-        """Compare those without earlier runs with the known ones."""
+        """Compare the peers without earlier runs with the known peers."""
         reference = self._reference
         is_known = reference.runs[at] > 0
         known = at[is_known]
@@ -126,7 +126,7 @@ class CommonMoves:
         self.moved[new] += shift.moved if shift.bad else 0.0
 
     def _unlike(self, at: Ints, known: int, new: int) -> float:
-        """Return the standard error of the distance of so many known and new peers."""
+        """Return the standard error of the distance between medians of `known` and `new` peers."""
         noise = median(self._reference.noise[at])
         spread = noise
         if known >= ENOUGH:
@@ -182,8 +182,10 @@ def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift 
 
 
 def _least_gap(of_peers: Floats, pairs: Floats, known: bool) -> float:
-    """Return the gap from which on peers are two groups; `pairs` are distances of two readings."""
-    # Nodes that are known differ by noise alone, others for ever by some per cent.
+    """Return the gap from which on peers are two groups; `pairs` are distances of two readings of a
+    series.
+    """
+    # Known nodes differ by noise alone, new ones permanently by some per cent.
     least = MUST_FIND
     if known:
         least = MUST_FIND / 2
@@ -225,7 +227,7 @@ def _shift(
 
 
 def _persists(reference: Reference, members: Ints, limit: float) -> bool:
-    """Return whether they have read so low in the run before."""
+    """Return whether the median of `members` was below the limit in the run before as well."""
     before = reference.past.location[-1:, members]
     if not before.size:
         return False

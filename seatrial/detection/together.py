@@ -1,5 +1,5 @@
-"""What the peers of a group do together: by how much they move in a run, how far chance takes that,
-and what weekdays add. Pure, numpy arrays.
+"""Common moves of the peers of a group: their size in a run, their scatter by chance, and the
+effect of weekdays. Pure, numpy arrays.
 
 Values are natural logs with more = better; T runs, M series, G groups.
 """
@@ -29,10 +29,10 @@ UNKNOWN_DAY = -1
 def shift_of(
     groups: list[Ints], distance: Floats, runs: Ints, *, one_machine: bool = False
 ) -> Floats:
-    """Return (T, G) by how much the known peers of each group moved together, from (T, M); 0 if
-    they are too few.
+    """Return (T, G) the common move of the known peers of each group, from (T, M); 0 for too few
+    peers.
 
-    Of few on `one_machine` it is what all lost.
+    For few peers on `one_machine`, it is what all of them lost.
     """
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
@@ -84,7 +84,9 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
 
 
 def _scatter_of_group(shifts: Floats, noise: Floats, assumed: float) -> float:
-    """Return that of one group, from its shifts (T) and the noise of its series (M)."""
+    """Return the standard deviation for one group, from its shifts (T) and the noise of its series
+    (M).
+    """
     known = finite(shifts)
     seen = known[known != 0]
     error = math.sqrt(MEDIAN_VARIANCE / noise.size)
@@ -113,7 +115,7 @@ def drift_of(
 
 
 def _drift_of_group(shifts: Floats, count: Ints, noise: Floats, assumed: float) -> float:
-    """Return that of one group, from its shifts (T), the readings of its series (T, M) and their
+    """Return the drift of one group, from its shifts (T), the numbers of readings (T, M) and their
     noise (M).
     """
     peers = noise.size
@@ -163,7 +165,7 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
 def _of_weekdays(own: Floats, weekday: Ints) -> Floats:
     """Return (7) what each weekday adds to the values of runs (T).
 
-    What is known of a weekday by two runs counts as far as chance does not explain it.
+    A weekday with at least two runs counts, as far as chance does not explain its effect.
     """
     medians = np.full(7, np.nan)
     known = np.ones(7)

@@ -30,8 +30,8 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A node that later phases go on without, since that time of the campaign, because of the
-    run.
+    """A node that later phases leave out, from `since_s` of the campaign on, because of run
+    `run_id`.
     """
 
     node: str
@@ -88,7 +88,7 @@ class CampaignState:
         return {**asdict(self), **times, "spent_s": self.spent_s}
 
     def lines(self) -> list[str]:
-        """Return what `seatrial status` shows of it."""
+        """Return the lines that `seatrial status` shows."""
         hours = self.spent_s / 3600
         goal = self.goal_s / 3600
         where = "ended" if self.ended else f"hour {hours:.2f} of {goal:.2f}"

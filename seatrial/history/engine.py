@@ -113,7 +113,9 @@ def _problem(url: URL, text: str) -> str | None:
 
 
 def _encodes(host: str) -> bool:
-    """Return whether it is a valid host name; one that starts with / is the folder of a socket."""
+    """Return whether `host` is a valid host name; one that starts with / is the folder of a
+    socket.
+    """
     try:
         return host.startswith("/") or bool(host.encode("idna")) or not host
     except UnicodeError:

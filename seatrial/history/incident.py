@@ -187,8 +187,8 @@ def _change(incident: Incident, outcome: RunOutcome) -> str | None:
 
 
 def _addressed(incident: Incident, sinks: Iterable[str], now: datetime) -> Incident:
-    """Address an open incident to every sink; one that is long over counts as delivered to those
-    that it had.
+    """Address an open incident to every sink; mark one that ended long ago as delivered to its
+    sinks.
     """
     if incident.closed is None:
         return replace(

@@ -42,7 +42,7 @@ def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receip
 
 
 def _with_receipts(incident: Incident, receipts: Mapping[str, Receipt]) -> Incident:
-    """Add the receipts, but where another run has delivered more."""
+    """Add the receipts, except for sinks to which another run has delivered more changes."""
     for sink, receipt in receipts.items():
         known = incident.receipts.get(sink, Receipt())
         if receipt.reported >= known.reported:

@@ -33,7 +33,7 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
         was = same.get(node, node)
         replaced = False
         if node not in same:
-            # Machines were recognised, and this one was not by ids that it had then and has now
+            # Others were recognised by their ids, but not this node, which has ids in both runs
             has_other_ids = bool(same) and node in own and node in before
             replaced = node in taken or has_other_ids
         if not replaced and was in earlier:
@@ -55,8 +55,8 @@ def _recognised(own: Ids, before: Ids) -> dict[str, str]:
 
 
 def _distinctive(hardware: Hardware) -> Ids:
-    """Return the ids by node that no other node of the run has: containers have those of their host
-    or image.
+    """Return by node the ids that no other node of the run has: containers share those of their
+    host or image.
     """
     count = Counter[str]()
     for node in hardware.values():
@@ -70,8 +70,8 @@ def _distinctive(hardware: Hardware) -> Ids:
 
 
 def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
-    """Return the earlier name of each recognised node; if parts moved, the one with more of them
-    has the name.
+    """Return the earlier name of each recognised node; if parts moved between nodes, the node with
+    more of them has the name.
     """
     same: dict[str, str] = {}
     taken = set[str]()
@@ -84,7 +84,7 @@ def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
 
 
 def _matches(own: Ids, before: Ids) -> Iterator[Match]:
-    """Yield each node with each earlier one of which it has half of the ids."""
+    """Yield each node with each earlier node that shares at least half of its ids."""
     was_in = _node_by_id(before)
     for node, ids in own.items():
         shared = Counter(was_in[i] for i in ids if i in was_in)
@@ -96,7 +96,7 @@ def _matches(own: Ids, before: Ids) -> Iterator[Match]:
 
 
 def _node_by_id(nodes: Ids) -> dict[str, str]:
-    """Return the node that each id is of."""
+    """Return the node that has each id."""
     node_by_id: dict[str, str] = {}
     for node, ids in nodes.items():
         node_by_id |= dict.fromkeys(ids, node)

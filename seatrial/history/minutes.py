@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DIGITS = 1  # behind the point: of watts, degrees and megahertz; counters are whole
+_DIGITS = 1  # decimals of watts, degrees and megahertz; counters are whole
 _LEVEL = 6
 _BYTES = 4  # of a reading
 

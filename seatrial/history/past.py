@@ -45,11 +45,11 @@ class PastRuns:
     """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not
     measured.
 
-    Arrays are (T, M): the first reading of each run, the mean of the others, the location of all,
-    the squares of their distances from their mean, as shares of that, in all, and their number.
-    `good`: the series was judged `pass` or not at all, or read low once between two such runs, in a
-    run that is not `corrupt`. `changed` is the software that is not that of the newest run that
-    passed, "" where all is.
+    Arrays are (T, M): `first` is the first reading of a run, `rest` the mean of the others,
+    `location` the location of all, `within` their sum of squares around their mean, relative to it,
+    and `count` their number. `good`: the series was judged `pass` or not at all, or read low once
+    between two such runs, in a run that is not `corrupt`. `changed` is the software that differs
+    from the newest run that passed, "" if none does.
     """
 
     runs: Sequence[RunRow]
@@ -150,7 +150,7 @@ def at_other_ranks(
 
 
 def _but_ranks(m: Measurement) -> tuple[object, ...]:
-    """Return what like series share, whatever the number of ranks."""
+    """Return the key of a series without its number of ranks."""
     conditions = dict(m.conditions)
     conditions.pop("ranks", None)
     others = frozenset(conditions.items())
@@ -177,8 +177,10 @@ def _readings(
 
 
 def _indexes(names: int, requested: Sequence[str], changed: Sequence[EarlierSeries]) -> Ints:
-    """Return which of the names each requested series was in each run, -1 for none; the requested
-    ones begin with the names.
+    """Return the index in the current names that each requested series has in each run; -1 for
+    none.
+
+    The first `names` of `requested` are the current names.
     """
     place = {name: i for i, name in enumerate(requested)}
     index = np.full((len(changed), len(requested)), -1)
@@ -235,15 +237,15 @@ def _are_whole(runs: Sequence[RunRow]) -> Bools:
 
 
 def _mean_of_others(first: Floats, sums: Floats, count: Ints) -> Floats:
-    """Return the mean of each cell's values after the first; NaN of a single one."""
+    """Return the mean of each cell's values after the first; NaN for a single value."""
     mean = np.full(count.size, np.nan)
     np.divide(sums - first, count - 1, out=mean, where=count > 1)
     return mean
 
 
 def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
-    """Return the sum of squares of each cell's values around their mean, as shares of it; 0 of a
-    single one.
+    """Return the sum of squares of each cell's values around their mean, relative to it; 0 for a
+    single value.
     """
     usual = mean[cell]
     ratios = np.divide(value, usual, out=np.ones(value.size), where=usual > 0)

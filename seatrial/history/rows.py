@@ -36,7 +36,7 @@ class RunRow:
 
     @property
     def lacks_baseline(self) -> bool:
-        """Whether it passed, and something of it was compared with nothing."""
+        """Whether the run passed without a baseline for some of its numbers."""
         return self.passed and self.judged not in (None, "all")
 
     def to_dict(self) -> dict[str, Any]:

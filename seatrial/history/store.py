@@ -58,7 +58,7 @@ from seatrial.model.verdict import Verdict
 _ADVISORY_LOCK = 7228466
 # The columns of the tables
 _RUN = runs.c
-# Of runs that others are compared with: why each ended so is not asked
+# The columns of runs that others are compared with: their reasons are not needed
 _COMPARED = [column for column in RUN_COLUMNS if column is not _RUN.reason]
 _CAMPAIGN = campaigns.c
 _MINUTES = minutes.c
@@ -153,8 +153,8 @@ class Store:
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:
-        """Return the cluster's newest `limit` runs of that suite that started before, newest first,
-        without their reasons.
+        """Return the cluster's newest `limit` runs of that suite that started before `before`,
+        newest first, without their reasons.
         """
         which = [*_of_suite(cluster, suite), _RUN.started < before]
         if verdict is not None:
@@ -162,7 +162,7 @@ class Store:
         return self._newest(limit, *which, columns=_COMPARED)
 
     def count_after(self, cluster: str, suite: str, after: datetime) -> int:
-        """Count the cluster's runs of that suite that started later."""
+        """Count the cluster's runs of that suite that started after `after`."""
         which = [*_of_suite(cluster, suite), _RUN.started > after]
         query = select(func.count()).select_from(runs).where(*which)
         with self._reading("runs cannot be read") as connection:
@@ -179,7 +179,7 @@ class Store:
         return self._last(cluster, suite, has_passed, is_other)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
-        """Return the cluster's run of that suite that ended at that time."""
+        """Return the cluster's run of that suite that ended at `at`."""
         return self._last(cluster, suite, _RUN.finished == at)
 
     def _last(self, cluster: str, suite: str, *which: ColumnElement[bool]) -> RunRow | None:
@@ -286,8 +286,8 @@ class Store:
                 connection.execute(insert(node_tests), records)
 
     def keep_minutes(self, run_id: str, series: Iterable[MetricMinutes]) -> None:
-        """Save what devices reported during the run, which must be saved; replace what there is of
-        it.
+        """Save what devices reported during the run, in place of what was saved; the run must be
+        saved.
         """
         rows = [
             {
@@ -322,8 +322,8 @@ class Store:
             return list(connection.execute(query.where(requested)).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
-        """Return the start of the newest run that measured it, by the name of each subject of the
-        kind: link, gpu.
+        """Return the start of the newest run that measured each subject of `kind` (link, gpu), by
+        name.
         """
         query = (
             select(series.c.subject_name, func.max(_RUN.started))

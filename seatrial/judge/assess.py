@@ -22,7 +22,7 @@ from seatrial.model.reason import Reason, extended, join
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
 
-_WITHOUT_RATE = 0.8  # the confidence that a part that moved nothing, where others did, has a fault
+_WITHOUT_RATE = 0.8  # the confidence that a part that measured 0, where others did not, has a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class RunJudge:
         blamed = blamed_nodes(checks)
         setup = self._knowledge.setup
         nodes = self._knowledge.nodes or setup.nodes
-        # Of logs without a fabric the judge of logs says it, with the evidence
+        # For logs without a fabric, the judge of logs says it, with the evidence
         is_run = bool(self._knowledge.nodes)
         judged = []
         for check in checks:
@@ -248,5 +248,5 @@ def _is_zero(j: Judgement) -> bool:
 
 
 def _alike(m: Measurement) -> tuple[str, str, str]:
-    """Return what numbers of parts of the same kind have in common."""
+    """Return the key of numbers of parts of one kind: metric, unit and kind of subject."""
     return m.metric, m.unit, m.subject.kind

@@ -18,7 +18,8 @@ from seatrial.model.verdict import Verdict
 class ComparedNumbers:
     """Series that are judged together, as their readings come in.
 
-    `judged` are they so far, None without any; `_place` is where each is, by its name.
+    `judged` are their judgements so far, None without series; `_place` is the index of each by
+    name.
     """
 
     def __init__(self, readings: Mapping[str, Sequence[Measurement]], knowledge: Knowledge) -> None:
@@ -51,7 +52,7 @@ class ComparedNumbers:
     def _by_place(
         self, readings: Mapping[str, Sequence[Measurement]]
     ) -> dict[int, Sequence[Measurement]]:
-        """Return those of the compared series."""
+        """Return the readings of the compared series, by the index of the series."""
         by_place = dict[int, Sequence[Measurement]]()
         for name, taken in readings.items():
             if name in self._place:
@@ -73,7 +74,7 @@ class ComparedNumbers:
         return self.judged.judgement(place)
 
     def reads_low(self, name: str) -> bool:
-        """Return whether a number is no pass by its history or its peers."""
+        """Return whether history or peers judge a number as anything but a pass."""
         if self.judged is None or not self.has_reference(name):
             return False
         verdict = self.judged.verdict(self._place[name])

@@ -14,7 +14,7 @@ from seatrial.judge.votes import is_noisy, too_few_to_count
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
 
-_AGREEING = 2  # of three: what is known from elsewhere takes two readings on the same side
+_AGREEING = 2  # of three readings: a judgement by a baseline takes two on the same side
 
 
 def doubts_of(run: RunNumbers) -> Doubts:
@@ -50,7 +50,7 @@ def _doubts_by_name(run: RunNumbers) -> dict[str, Doubt]:
 
 
 def _single_sizes(run: RunNumbers, doubts: Container[str]) -> set[str]:
-    """Return single sizes that would not count if all that are in doubt were bad."""
+    """Return the single sizes that would not count even if all numbers in doubt were bad."""
 
     def may_be_bad(m: Measurement) -> bool:
         name = m.series()
@@ -66,8 +66,8 @@ def _single_sizes(run: RunNumbers, doubts: Container[str]) -> set[str]:
 def _in_doubt(run: RunNumbers, judged: JudgedSeries) -> set[str]:
     """Return numbers to repeat.
 
-    Those that take a whole check, or show only large losses, are repeated if they read low,
-    with their peers on the same machine; others if unsure.
+    Numbers that take a whole check, or show only large losses, are repeated if they read low, with
+    their peers if one machine plays all nodes; others whenever a judgement is unsure.
     """
     outcome = judged.outcome
     least = outcome.expected - outcome.limit / 3
@@ -81,7 +81,7 @@ def _in_doubt(run: RunNumbers, judged: JudgedSeries) -> set[str]:
         m = judged.table.first[i]
         name = m.series()
         check = run.check_of.get(name)
-        if check is None:  # of a peer
+        if check is None:  # a peer from another run
             continue
         if low[i] or not is_repeated_only_low(m, check):
             repeated.add(name)

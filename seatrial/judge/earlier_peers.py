@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 FEW_NODES = 4  # a run of more has peers of its own
 _PEERS_FOR = timedelta(days=14)
 _HISTORY_FOR = timedelta(days=90)
-# Nodes, those that were tested last: the older a reading is, the sooner it makes room
+# The nodes that were tested last; older readings are dropped first
 _MOST_PEERS = 32
-_MOST_RUNS = 35  # of the own nodes
+_MOST_RUNS = 35  # of the nodes of this run
 _PEER_KINDS = ("node", "gpu")
 
 
@@ -42,8 +42,8 @@ class EarlierPeers:
 
 @dataclass(frozen=True, slots=True)
 class _LastRuns:
-    """The last runs that tested one of the own nodes, and for each of the other nodes that passed
-    lately, the last of its runs.
+    """The last runs that tested a node of this run (`own`), and for each other node that passed
+    lately, its last run (`by_peer`).
     """
 
     own: set[str]
@@ -76,7 +76,7 @@ def earlier_peers(
     for node, run_id in last.by_peer.items():
         then = hardware_of_runs.get(run_id, {})
         its = then.get(node, NodeHardware())
-        # Other software, and nodes of another model, are no measure
+        # Other software, and nodes of another model, cannot be compared
         if run_id in alike and its.model in models:
             run_by_node[node] = run_id
             hardware_by_node[node] = its

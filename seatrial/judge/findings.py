@@ -33,9 +33,7 @@ from seatrial.text.words import some_of
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause: its judgement, the places of the series that it stands for, and who is to
-    blame.
-    """
+    """One cause: its judgement, the indexes of its series, and who is to blame."""
 
     judgement: Judgement
     series: tuple[int, ...]
@@ -43,7 +41,9 @@ class Finding:
 
 
 def findings(judged: JudgedSeries) -> list[Finding]:
-    """Return the findings, the worst first, and of equals those that name a node, GPU or link."""
+    """Return the findings, the worst first, and of equal ones those that name a node, GPU or
+    link.
+    """
     outcome = judged.outcome
     found = [_moved_together(judged, shift) for shift in outcome.shifts if shift.is_low]
     bad = np.flatnonzero(outcome.bad).tolist()
@@ -54,7 +54,9 @@ def findings(judged: JudgedSeries) -> list[Finding]:
 
 
 def _rank(finding: Finding) -> tuple[int, bool, int]:
-    """Return what to sort by; of equals those that stand for most series come first."""
+    """Return a sort key: the worst first, then findings with suspects, then those of most
+    series.
+    """
     severity = finding.judgement.verdict.severity
     return severity, not finding.suspects, -len(finding.series)
 
@@ -78,7 +80,7 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 
 def _peers(judged: JudgedSeries, place: int) -> list[int]:
-    """Return the series of the group of one of them."""
+    """Return the indexes of the series in the group of the series at `place`."""
     group = judged.table.group
     is_peer = group == group[place]
     peers: list[int] = np.flatnonzero(is_peer).tolist()
@@ -86,8 +88,8 @@ def _peers(judged: JudgedSeries, place: int) -> list[int]:
 
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
-    """Return findings on groups of which more than a third, or all that share a fact, are low; and
-    the rest.
+    """Return findings on groups with many low series (see `_are_many`), and all other low
+    series.
     """
     alike = []
     left = []
@@ -101,7 +103,7 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
 
 
 def _by_group(judged: JudgedSeries, bad: Iterable[int]) -> Iterable[list[int]]:
-    """Return those of each group."""
+    """Return the indexes in `bad`, one list for each group of peers."""
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
         group = judged.table.group[i]
@@ -110,8 +112,8 @@ def _by_group(judged: JudgedSeries, bad: Iterable[int]) -> Iterable[list[int]]:
 
 
 def _of_group(judged: JudgedSeries, places: Sequence[int]) -> Judgement:
-    """Return the judgement of peers that are each too low: their median loss, against the median of
-    their limits.
+    """Return the judgement of peers that are each too low, by the medians of their losses and
+    limits.
     """
     outcome = judged.outcome
     distances = outcome.value[places] - outcome.expected[places]
@@ -122,7 +124,7 @@ def _of_group(judged: JudgedSeries, places: Sequence[int]) -> Judgement:
 
 
 def _against(judged: JudgedSeries, place: int) -> str:
-    """Return what peers of one of them are compared with."""
+    """Return in words what the peers of the series at `place` are compared with."""
     if judged.source(place) == "history":
         return "their earlier runs"
     peers = _peers(judged, place)
@@ -130,8 +132,8 @@ def _against(judged: JudgedSeries, place: int) -> str:
 
 
 def _are_many(judged: JudgedSeries, places: Sequence[int]) -> bool:
-    """Return whether more than a third of a group are low, or all of its nodes that share a fact
-    and no others.
+    """Return whether more than a third of a group is low, or exactly its nodes that share a
+    fact.
     """
     slow = _owning_nodes(_subjects(judged, places))
     peers = _peers(judged, places[0])
@@ -143,12 +145,12 @@ def _are_many(judged: JudgedSeries, places: Sequence[int]) -> bool:
 
 
 def _subjects(judged: JudgedSeries, places: Iterable[int]) -> list[Subject]:
-    """Return what series are of."""
+    """Return the subjects of the series."""
     return [judged.table.first[i].subject for i in places]
 
 
 def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
-    """Return the nodes of GPUs and nodes; links by their own names."""
+    """Return the names of nodes, the nodes of GPUs, and the names of links."""
     names = set[str]()
     for subject in subjects:
         if subject.kind == "link":
@@ -191,7 +193,7 @@ def _of_many(
 
 
 def _measured_together(judged: JudgedSeries, places: Sequence[int], name: str) -> Measurement:
-    """Return the median of such series, as that of a group of this name."""
+    """Return the median of the series, as the measurement of a group called `name`."""
     m = judged.table.first[places[0]]
     value = median(judged.outcome.value[places])
     return Measurement(
@@ -205,9 +207,9 @@ def _measured_together(judged: JudgedSeries, places: Sequence[int], name: str) -
 
 
 def _names_and_total(judged: JudgedSeries, places: Sequence[int]) -> tuple[str, int]:
-    """Return what low series of one group are called, and of how many they are.
+    """Return the words for low series of one group, and the number of series that they are out of.
 
-    If they are all that share a fact, they are called by it.
+    Series of exactly the nodes that share a fact are named by the fact.
     """
     subjects = _subjects(judged, places)
     nodes = _owning_nodes(subjects)
@@ -215,7 +217,7 @@ def _names_and_total(judged: JudgedSeries, places: Sequence[int]) -> tuple[str, 
     if not alike:
         peers = _peers(judged, places[0])
         return _names(subjects), len(peers)
-    # What all of them have, and no other
+    # Named by their fact, the series are counted among the same number of all nodes
     first = judged.table.first
     number = _without_nodes(first[places[0]])
     total = sum(_without_nodes(other) == number for other in first)
@@ -223,7 +225,7 @@ def _names_and_total(judged: JudgedSeries, places: Sequence[int]) -> tuple[str, 
 
 
 def _without_nodes(m: Measurement) -> tuple[object, ...]:
-    """Return what a number has in common with the same one of other nodes."""
+    """Return the key of a number that is the same on all nodes."""
     conditions = frozenset(m.conditions.items())
     return m.metric, m.unit, m.subject.kind, conditions
 
@@ -250,7 +252,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
 
 
 def _of_culprit(judged: JudgedSeries, places: Sequence[int], kind: str, name: str) -> Finding:
-    """Return the finding on one of them."""
+    """Return the finding on the culprit of the series at `places`."""
     worst = _worst(judged, places, kind)
     judgement = judged.judgement(worst)
     finding = Finding(judgement, tuple(places))
@@ -268,7 +270,9 @@ def _of_culprit(judged: JudgedSeries, places: Sequence[int], kind: str, name: st
 
 
 def _worst(judged: JudgedSeries, places: Iterable[int], kind: str) -> int:
-    """Return the series that reads lowest, of a part of this kind before those within it."""
+    """Return the index of the lowest series, with series of this `kind` before those of parts
+    within.
+    """
     outcome = judged.outcome
 
     def rank(i: int) -> tuple[bool, float]:
@@ -280,9 +284,9 @@ def _worst(judged: JudgedSeries, places: Iterable[int], kind: str) -> int:
 
 
 def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the culprit of each bad number.
+    """Return the culprit of each bad number, as kind and name.
 
-    A node is that of its own number, of two or more of its GPUs, and of most of its links.
+    A node is the culprit of its own number, of two or more of its GPUs, and of most of its links.
     """
     subjects = _subjects(judged, bad)
     nodes = _blamed_nodes(judged, subjects)
@@ -290,7 +294,7 @@ def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]
 
 
 def _culprit(subject: Subject, nodes: Set[str]) -> tuple[str, str]:
-    """Return the first of its nodes that is one of these culprits, else the subject."""
+    """Return the first node of the subject that is among the culprits `nodes`, else the subject."""
     for node in subject.nodes:
         if node in nodes:
             return "node", node
@@ -315,8 +319,8 @@ def _blamed_nodes(judged: JudgedSeries, subjects: Iterable[Subject]) -> set[str]
 
 
 def _nodes_of_links(judged: JudgedSeries, bad: Set[str]) -> set[str]:
-    """Return nodes of which two links at least are bad, and more than half of those that were
-    measured.
+    """Return the nodes with at least two bad links that are more than half of their measured
+    links.
     """
     if not bad:
         return set()

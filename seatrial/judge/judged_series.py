@@ -21,14 +21,14 @@ from seatrial.text.words import measured, quantity
 
 
 class JudgedSeries:
-    """The judgement of each series of a run that has a reference, by its place.
+    """The judgement of each series of a run that has a reference, by its index.
 
-    What is `unproven` is no pass, and nothing is learned from it.
+    An `unproven` series is no pass, and nothing is learned from it.
 
-    Lists, since single series are asked for: `_centre` is what is expected of each, its own median
-    where `_is_median`, `_low` the limit below it, both as logs like its `_value`. `_runs` and
-    `_times` count earlier runs and readings of this one, `_sizes` the series of its group, and
-    `_moved` is what those moved by. `readings` (K, M) are those of this run.
+    Lists, because single series are looked up: `_centre` is the expected value, the series' own
+    median where `_is_median`, and `_low` the limit below it, both as logs like `_value`. `_runs`
+    counts earlier runs, `_times` readings of this run, and `_sizes` the series of the group;
+    `_moved` is the common move of the group. `readings` (K, M) are those of this run.
     """
 
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
@@ -236,10 +236,10 @@ def deviation_of(distance: float, m: Measurement) -> float:
 
 
 def kinds_of(m: Measurement) -> str:
-    """Return what the subjects of a number are called together."""
+    """Return the kind of subject of a number as a plural: "nodes", "GPUs"."""
     return "GPUs" if m.subject.kind == "gpu" else f"{m.subject.kind}s"
 
 
 def side_of(m: Measurement) -> str:
-    """Return on which side of what is expected a bad number is."""
+    """Return on which side of the expected value a bad number is: "above" or "below"."""
     return "above" if m.better == "lower" else "below"

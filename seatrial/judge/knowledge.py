@@ -180,13 +180,15 @@ def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
 
 
 def _rate(m: Measurement, then: int, setup: Setup) -> float:
-    """Return the ratio of what the links allow of a busbw now and over `then` ranks; 1 if
+    """Return the ratio of the busbw that the links allow now to that over `then` ranks; 1 if
     unknown.
     """
     slots = max(1, setup.slots_per_node)
 
     def allowed(number: Measurement) -> float | None:
-        """Return what the links allow, on as many nodes as its ranks are on."""
+        """Return the busbw in GB/s that the links of all nodes with ranks allow; None if
+        unknown.
+        """
         nodes = max(1, ranks_of(number, setup) // slots)
         limit = wire(number, replace(setup, nodes=nodes))
         if limit is None:

@@ -89,9 +89,10 @@ def _short(name: str) -> str:
 def group_nodes(hardware: Hardware) -> NodeGroups:
     """Group nodes that are alike.
 
-    Nodes of another model are another group, however few. Those of another driver or clock are one
-    if they are enough; a few stay with the others of their model, because a wrong driver or clock
-    is a fault and no kind of node. Nodes without a known model are compared with the commonest one.
+    Nodes of another model are another group, however few. Nodes of another driver or clock are a
+    group if there are enough of them; a few stay with the others of their model, because a wrong
+    driver or clock is a fault and no kind of node. Nodes without a known model are compared with
+    the commonest one.
     """
     if not hardware:
         return NodeGroups()

@@ -164,7 +164,7 @@ def _compared(m: Measurement, baseline: Baseline) -> str:
 
 
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
-    """Say what a baseline expects, and of a number that fails what it must reach."""
+    """Say what a baseline expects; for a number that fails, what it must reach."""
     bound = _bound(m, baseline)
     words = "at most" if m.better == "lower" else "at least"
     expected = "no bound on that side"

@@ -1,7 +1,7 @@
-"""All numbers of a run, each judged by what is known of it. Pure.
+"""All numbers of a run, each judged by every source that knows it. Pure.
 
-That is what is known from elsewhere (physics, an approved value, the catalog, the model), and its
-past and its peers. The harsher judgement counts.
+The sources are physics, an approved value, the catalog and the model, and the past and peers of the
+number. The harsher judgement counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ class RunNumbers:
     """All numbers of a run, judged together; more readings may follow.
 
     By the name of a series: `check_of` is the check that measured it, `taken` are its readings, and
-    `numbers` its judgement by what is known from elsewhere. Those of them that are `compared` have
-    no pin, and no reading that is broken.
+    `numbers` its judgement by sources other than earlier runs and peers. `compared` holds the
+    series without a pin and without a broken reading.
     """
 
     def __init__(self, checks: Sequence[Check], knowledge: Knowledge) -> None:

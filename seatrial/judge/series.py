@@ -128,7 +128,7 @@ def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:
     """Return the last place of the same collective over another number of ranks that is `known`;
     else `place`.
 
-    A ring's busbw is what its links carry, whatever their number, so it is the same.
+    A ring's busbw is what its links carry, so it is the same over any number of ranks.
     """
     m = series[place]
     if not is_busbw(m):

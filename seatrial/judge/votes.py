@@ -78,7 +78,7 @@ def _compared_with(judgements: Sequence[Judgement]) -> list[Reason]:
 
 
 def _named(judgement: Judgement) -> str:
-    """Return what a judgement is of, as a check counts numbers without a baseline."""
+    """Return the operation of the judged number, else the name of its metric."""
     return judgement.measurement.operation or metric_name(judgement.measurement.metric)
 
 
@@ -102,9 +102,7 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
 def too_few_to_count(
     measured: Iterable[Measurement], low: Callable[[Measurement], bool]
 ) -> set[str]:
-    """Return the single sizes, by the names of their series, whose sweep has too few `low` ones for
-    them to count.
-    """
+    """Return the names of single sizes whose sweep has too few `low` sizes to count."""
     sweeps: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     for m in measured:
         if not tolerance_of(m).steady:

@@ -1,4 +1,4 @@
-"""Addresses of GPUs: those that took part together, and on which socket they are. Pure."""
+"""Group GPU addresses by the tests they took part in, and by CPU socket. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,12 +7,14 @@ from typing import TypeVar
 
 from seatrial.localize.group_tests import GroupTest, Names
 
-_SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
-Place = TypeVar("Place", int, tuple[str, int])  # of a test, or of one beside a node
+_SECOND_SOCKET = 0x80  # PCI bus numbers from here on belong to the second CPU socket
+Place = TypeVar("Place", int, tuple[str, int])  # index of a test, or (node, index of a test)
 
 
 def together(where: Mapping[str, Sequence[Place]]) -> dict[Names, list[Place]]:
-    """Return the tests of each group of addresses that took part in the same ones."""
+    """Group the addresses that took part in exactly the same tests, with the tests of each
+    group.
+    """
     alike: dict[tuple[Place, ...], list[str]] = defaultdict(list)
     for address in sorted(where):
         tests = tuple(where[address])
@@ -21,7 +23,9 @@ def together(where: Mapping[str, Sequence[Place]]) -> dict[Names, list[Place]]:
 
 
 def socket_halves(addresses: Iterable[str]) -> list[Names]:
-    """Return the addresses on each of two sockets; none where all are on one."""
+    """Return the addresses on each CPU socket, where a socket has more than one but not all of
+    them.
+    """
     seen = frozenset(addresses)
     second = {address for address in seen if _is_on_second_socket(address)}
     halves = []
@@ -32,14 +36,14 @@ def socket_halves(addresses: Iterable[str]) -> list[Names]:
 
 
 def across_sockets(test: GroupTest) -> bool:
-    """Return whether the nodes took part with GPUs on different sockets."""
+    """Return whether the nodes of the test used GPUs on different CPU sockets."""
     sockets = set(map(_sockets, test.gpus))
     return len(sockets) > 1
 
 
 @lru_cache(1024)
 def _sockets(addresses: Names) -> frozenset[bool]:
-    """Return whether any of the addresses is on the second socket, and any is not."""
+    """Return the sockets of the addresses, True for the second socket."""
     return frozenset(map(_is_on_second_socket, addresses))
 
 
@@ -48,7 +52,7 @@ def _is_on_second_socket(address: str) -> bool:
 
 
 def _bus(address: str) -> int:
-    """Return the bus of `0000:9d:00` or `9d:00.0`; 0 where an address has none."""
+    """Return the bus number of `0000:9d:00` or `9d:00.0`; 0 if the address has none."""
     parts = address.split(":")
     if len(parts) < 2:
         return 0

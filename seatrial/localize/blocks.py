@@ -1,5 +1,5 @@
-"""GPUs of the same addresses on a part of the nodes: the leaf switch of a rail, or a socket of
-several nodes. Pure.
+"""Candidate causes with the same GPU addresses on some of the nodes: a leaf switch of one rail, or
+the same socket of several nodes. Pure.
 """
 
 from collections import Counter, defaultdict
@@ -21,12 +21,13 @@ _SWEEPS = 6
 _LEAST_LEAF = 3  # nodes
 _LEAST_SHARE = 0.16  # of the nodes with the address
 _LEAST_SOCKETS = 2  # nodes
-_EXPECTED = 0.3  # in a fleet with a fault
+_EXPECTED = 0.3  # expected number of faulty leaves or sockets in a fleet with a fault
 
 
 def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
-    """Return the best set of nodes for each address and each socket, where it has enough of them
-    and not all.
+    """Return, for each address and each socket, the likeliest sets of nodes that share a fault.
+
+    A set has at least the minimum number of nodes for its kind, but not all nodes with the address.
     """
     ends = observed.tests.ends
     times = Counter[str]()
@@ -40,7 +41,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         count = len(places.names)
         if count < _LEAST_LEAF:
             continue
-        # Of many nodes, a few are likelier to have a fault each
+        # A few slow nodes among many are likelier to have a fault each
         least = max(_LEAST_LEAF, int(_LEAST_SHARE * count))
         if len(addresses) > 1:
             least = _LEAST_SOCKETS
@@ -49,12 +50,12 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         for ratio in ratios:
             members = places.members(ratio, least)
             chosen = tuple(places.names[i] for i in np.flatnonzero(members))
-            # Of all nodes it is the rail
+            # A set of all nodes is the rail itself
             if not least <= len(chosen) < count:
                 continue
             if chosen in tried:
                 continue
-            # Else tests do not tell it from the nodes themselves
+            # Unless nodes were tested without the addresses too, the nodes themselves may be slow
             telling = members & varied
             if 2 * telling.sum() < len(chosen):
                 continue
@@ -67,8 +68,8 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
 
 
 def _sets(ends: Ends) -> list[Names]:
-    """Return each address, those that always took part together as one, and those of each
-    socket.
+    """Return the sets of addresses to try: those that took part in the same tests, and each
+    socket's.
     """
     where: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for node, by_address in ends.items():
@@ -82,10 +83,10 @@ def _sets(ends: Ends) -> list[Names]:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where some addresses took part: pairs of a test and a node that had one of them in it.
+    """Where some addresses took part: a pair (test, node) for each node that used one in a test.
 
-    tests: the test of each pair.
-    nodes: the node of each pair, as its place among the `names`, in their order.
+    tests: the index of the test of each pair.
+    nodes: the index in `names` of the node of each pair, in ascending order.
     """
 
     tests: Ints
@@ -94,7 +95,7 @@ class _Places:
 
     @classmethod
     def of(cls, ends: Ends, addresses: Iterable[str]) -> Self:
-        """Find the pairs, by the names of the nodes."""
+        """Return the pairs for `addresses`, ordered by node name."""
         tests = list[int]()
         nodes = list[int]()
         names = list[str]()
@@ -109,18 +110,20 @@ class _Places:
         return cls(ints(tests), ints(nodes), names)
 
     def varied(self, times: Mapping[str, int]) -> Bools:
-        """Return the nodes that took part without the addresses too; `times` is how often each did
-        at all.
+        """Return the mask of nodes that also took part without the addresses.
+
+        `times` is the number of tests of each node.
         """
         number = np.bincount(self.nodes, minlength=len(self.names))
         varied: Bools = number < [times[name] for name in self.names]
         return varied
 
     def members(self, ratio: Floats, least: int) -> Bools:
-        """Return the nodes of a block: first those slow by themselves, then each by tests that it
-        alone explains.
+        """Return the mask of nodes that belong to the block.
 
-        Fewer than `least` are left as they are.
+        Starts with the nodes that are slow on their own, then adds or removes each node according
+        to the tests in which no other node is a member. Fewer than `least` nodes are returned
+        unchanged.
         """
         tests = self.tests
         count = len(self.names)
@@ -138,7 +141,7 @@ class _Places:
             for node in slowest:
                 is_member = members[node]
                 where = tests[first[node] : first[node + 1]]
-                # By the tests in which no other node is a member
+                # Decide by the tests in which no other node is a member
                 alone = where[touched[where] == is_member]
                 explains = ratio[alone].sum() > 0
                 if explains != is_member:
@@ -151,7 +154,11 @@ class _Places:
 
 
 def _column(addresses: Names, nodes: Names, tests: Ints, of: int, sets: int) -> Column:
-    """Make the column; each number of nodes is equally likely, and each choice of them."""
+    """Return the column of a leaf or socket cause.
+
+    The prior is uniform over the number of nodes, and over the sets of that size. `of` is the
+    number of nodes with the addresses, and `sets` that of address sets.
+    """
     kind: CauseKind = "leaf"
     if len(addresses) > 1:
         kind = "socket"

@@ -16,11 +16,11 @@ Key = tuple[CauseKind, str]  # kind and name
 Sides = tuple[Names, ...]  # nodes of each side of a cut
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
-# Of an intermittent one: a path is up to a hash, a port flaps
+# Lower for intermittent causes: a hash selects the path, or a port flaps
 PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
-# How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how
-# many there are.
+# Guessed number of faults of each kind in a fleet with a fault. The prior odds of one part are this
+# divided by the number of such parts.
 EXPECTED: Mapping[CauseKind, float] = {
     "cut": 0.3,
     "switch": 0.3,
@@ -33,22 +33,23 @@ EXPECTED: Mapping[CauseKind, float] = {
     "leaf": 0.3,
 }
 _SOMETIMES = 0.03  # the share of faults with each of the lower penetrances
-# Groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
+# Least number of slow node groups of an intermittent cause; for a link, of slow tests
 _LEAST_SLOW = 4
-# Tests, of which a cause slows at least a fifth of what it should: less is chance in one of a
-# thousand
+# From this many tests on, at least a fifth of the expected number must be slow; fewer happen by
+# chance once in a thousand
 _MANY = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One explanation.
+    """One explanation of slow tests.
 
-    `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
+    `nodes` are the nodes that it blames; for a cut, the nodes of one side. `gpus` are GPU addresses
+    on these nodes. `sides` are the groups of nodes that a cut separates.
 
-    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a
-    rail, leaf or socket others that slow its tests only where it is `at_one_end`. A cut has its
-    groups of nodes as `sides`.
+    Causes with the same kind and name blame the same part. They differ in `penetrance`, the
+    probability of slowing a test, and for a rail, leaf or socket in `at_one_end`, which limits them
+    to tests with other nodes or GPUs.
     """
 
     kind: CauseKind
@@ -75,17 +76,18 @@ class Column:
 
     @classmethod
     def of(cls, cause: Cause, tests: Sequence[int]) -> "Column":
-        """Make the column of a cause from the places of its tests."""
+        """Return the column of a cause with the indices of its tests."""
         return cls(cause, ints(tests))
 
 
 def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
-    """Make the cut between two groups of nodes or more; each choice of nodes for groups of these
-    sizes is as likely.
+    """Return the column of a cut between two or more groups of nodes.
+
+    The prior is uniform over all ways to choose groups of these sizes.
     """
     sizes = list(map(len, sides))
     named = [tuple(sorted(side)) for side in sides]
-    # Of groups of one size, whichever is named first is the same cut
+    # With groups of equal size, their order does not make another cut
     if len(set(sizes)) == 1:
         named.sort()
     blamed = named
@@ -117,7 +119,7 @@ def _log_partitions(nodes: int, sizes: Sequence[int]) -> float:
 
 
 def side_by_node(sides: Sequence[Collection[str]]) -> dict[str, int]:
-    """Return the place of the side of each node."""
+    """Return the index of the side that each node is on."""
     places: dict[str, int] = {}
     for place, side in enumerate(sides):
         places.update(dict.fromkeys(side, place))
@@ -125,8 +127,8 @@ def side_by_node(sides: Sequence[Collection[str]]) -> dict[str, int]:
 
 
 def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Ints:
-    """Return the place of the side with the first node of each test; one more than there are for a
-    node of none.
+    """Return, for each test, the index of the side that its first node is on; `len(sides)` if on
+    none.
     """
     places = side_by_node(sides)
     of_tests = list[int]()
@@ -142,14 +144,14 @@ def log_choose(n: int, k: int) -> float:
 
 
 def possible_causes(parts: Sequence[Column], observed: Observed) -> list[Column]:
-    """Return the columns of parts that may be causes, as permanent and as intermittent ones."""
+    """Return permanent and intermittent columns of the parts that the tests do not rule out."""
     telling = with_reference_tests(parts, observed)
     return with_penetrances(telling, observed)
 
 
 def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> list[Column]:
-    """Leave out the tests of a kind if the cause slows all of them: their level would be as
-    slow.
+    """Drop a cause's tests of a kind if it slows every test of that kind, so that none shows the
+    normal speed.
     """
     fewer = []
     sizes = observed.like_sizes
@@ -167,8 +169,8 @@ def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> li
 
 
 def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[Column]:
-    """Return the plausible columns, and for those with slow and fine tests others that slow a share
-    of their tests.
+    """Return the plausible columns; where a cause has slow and fine tests, also its intermittent
+    variants.
     """
     every = []
     for column in candidates:
@@ -188,10 +190,12 @@ def _intermittent(column: Column) -> Iterator[Column]:
 
 
 def _may_be_intermittent(column: Column, observed: Observed) -> bool:
-    """Return whether a cause is slow in enough places, and not in all of its tests."""
+    """Return whether the cause has enough slow tests or node groups, and at least one test that is
+    not slow.
+    """
     cause = column.cause
     slow = observed.bad_of(column.tests)
-    # With the freedom of a share too many groups fit
+    # If it may slow only a share of its tests, too many cuts into groups fit
     if len(cause.sides) > 2:
         return False
     if len(slow) == len(column.tests):
@@ -200,7 +204,7 @@ def _may_be_intermittent(column: Column, observed: Observed) -> bool:
     if cause.kind != "link":
         groups = {frozenset(observed.tests[i].nodes) for i in slow}
         places = len(groups)
-    # A node that is slow with one partner may be a link's end
+    # A node that is slow with one partner only may be the end of a bad link
     least = 2 * len(cause.nodes)
     return places >= max(_LEAST_SLOW, least)
 
@@ -208,7 +212,9 @@ def _may_be_intermittent(column: Column, observed: Observed) -> bool:
 def plausible(
     candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats
 ) -> list[Column]:
-    """Return the causes of which a test is `bad`, and of many tests not far fewer than it slows."""
+    """Return the columns with a `bad` test; those with many tests need enough slow ones for their
+    penetrance.
+    """
     if not candidates:
         return []
     tests_of = [column.tests for column in candidates]
@@ -219,7 +225,7 @@ def plausible(
     left = observed.value + explained + observed.scale / 2
     low = np.add.reduceat(left[tests], first)
     penetrance = np.array([column.cause.penetrance for column in candidates])
-    # Many tests have to lie low together, or a fifth of those that it should slow has to be slow
+    # With many tests, they must be low on average, or a fifth of the expected number must be slow
     is_likely = (number < _MANY) | (low < 0)
     is_likely |= hit > number * penetrance / 5
     is_likely &= hit > 0

@@ -25,9 +25,9 @@ Places = dict[str, tuple[Names, list[int]]]
 
 
 def columns(observed: Observed, groups: Switches) -> list[Column]:
-    """Return all causes of which a test was slow or failed, save cuts that no `groups` show.
+    """Return all causes with a slow or failed test, except cuts that are not in `groups`.
 
-    Those are nodes that share a switch, by its name.
+    `groups` are the nodes behind each switch, by its name.
     """
     tests = observed.tests
     bad = set(np.flatnonzero(observed.bad).tolist())
@@ -48,8 +48,8 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
-    """Return the columns of parts of a kind; the fleet has `total` of them (default: those in
-    `places`).
+    """Return the columns of the parts of a kind; `total` is their number in the fleet (default: the
+    number of `places`).
     """
     number = max(1, total or len(places))
     log_prior = log(EXPECTED[kind] / number)
@@ -62,7 +62,7 @@ def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
 
 
 def _nodes(tests: Sequence[GroupTest]) -> Places:
-    """Return the nodes with their tests."""
+    """Return each node with the indices of its tests."""
     places: Places = {}
     for i, test in enumerate(tests):
         for node in dict.fromkeys(test.nodes):
@@ -72,7 +72,7 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
 
 
 def _links(tests: Sequence[GroupTest]) -> Places:
-    """Return links between neighbours in a ring."""
+    """Return the links between ring neighbours, each with the indices of its tests."""
     places: Places = {}
     for i, test in enumerate(tests):
         for pair in test.neighbours:
@@ -83,11 +83,11 @@ def _links(tests: Sequence[GroupTest]) -> Places:
 
 
 def _switches(observed: Observed, groups: Switches) -> list[Column]:
-    """Return the uplink of each group that shares a switch, with the tests of nodes inside and
-    outside, and cuts.
+    """Return a column for the uplink of each switch, and for each cut between groups.
 
-    Of groups with the same nodes the last counts; that of one node is part of the node. Where the
-    same tests go over the uplinks of two groups, such as the only two, they are the sides of a cut.
+    An uplink would slow the tests with nodes both inside and outside of its group. Groups of one
+    node are left out, and of groups with the same nodes only the last is kept. Groups whose uplinks
+    have the same tests become the sides of a cut.
     """
     alike: dict[tuple[int, ...], dict[frozenset[str], str]] = defaultdict(dict)
     for name, members in groups.items():
@@ -116,7 +116,7 @@ def _switches(observed: Observed, groups: Switches) -> list[Column]:
 
 
 def _placements(tests: Sequence[GroupTest]) -> Places:
-    """Return the tests of each placement that some tests have and some have not."""
+    """Return the tests of each GPU placement that some tests use and others do not."""
     crossed = []
     across = []
     for i, test in enumerate(tests):

@@ -1,5 +1,5 @@
-"""Findings that other causes explain as well for want of a test that tells them apart, and that
-test. Pure.
+"""Findings that other causes explain equally well, and the test that would decide between them.
+Pure.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from seatrial.localize.next_test import NextTest, untested_pair
 from seatrial.localize.observations import Band, Bools, Ints, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
-_ALIKE = 0.3  # of a cut's slowdown, by which that of a node behind it may differ
+_ALIKE = 0.3  # largest relative difference between the slowdowns of a cut and of a node behind it
 
 
 def doubt_confounded(
     posterior: Posterior, findings: list[Finding], band: Band
 ) -> tuple[list[Finding], NextTest | None]:
-    """Return the findings, at most half sure of those that other causes explain as well, and a test
-    of which it is.
+    """Return the findings, with those that other causes explain equally well at most half sure, and
+    the test that would decide.
     """
     next_tests = list[NextTest]()
-    # Fine with each other behind a slow switch, or each of them slow
+    # Nodes that were never tested together: each is slow, or all are fine behind a slow switch
     if apart := _never_joined(posterior, findings):
         findings = _cut_or_nodes(posterior, findings, apart, band)
         first_two = sorted(apart)[:2]
@@ -47,8 +47,8 @@ def doubt_confounded(
 def _cut_or_nodes(
     posterior: Posterior, findings: Findings, apart: set[str], band: Band
 ) -> list[Finding]:
-    """Return the findings with those of the nodes that are `apart` replaced: by a cut around them
-    and each of them, half sure.
+    """Replace the findings of the nodes in `apart` by a cut around them and by each node, half
+    sure.
     """
     doubtful = list[Finding]()
     for finding in findings:
@@ -63,14 +63,14 @@ def _cut_or_nodes(
 
 
 def _cut_and_nodes(posterior: Posterior, apart: set[str]) -> list[Cause]:
-    """Return the cut around nodes, and each of them."""
+    """Return the causes that may explain the nodes in `apart`: the cut around them, each node."""
     observed = posterior.observed
     others = observed.nodes - apart
     cut = cut_column(observed, (apart, others)).cause
     causes = {cut.name: cut}
     for column in posterior.columns:
         cause = column.cause
-        # Without those that slow a share of their tests
+        # Without intermittent variants
         if cause.kind != "node" or cause.penetrance != ALWAYS:
             continue
         if cause.name in apart:
@@ -79,7 +79,7 @@ def _cut_and_nodes(posterior: Posterior, apart: set[str]) -> list[Cause]:
 
 
 def doubted(findings: Findings, some: Findings) -> list[Finding]:
-    """Return all findings, `some` of them with a confidence of at most a half."""
+    """Return all findings, those in `some` with a confidence of at most 0.5."""
     every = list(findings)
     for i, finding in enumerate(findings):
         if finding in some:
@@ -89,8 +89,8 @@ def doubted(findings: Findings, some: Findings) -> list[Finding]:
 
 
 def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
-    """Return two or more nodes that no test joins: those that are named, or fine nodes on one side
-    of a named cut.
+    """Return two or more nodes that no test has in common: named nodes, or the nodes on the smaller
+    side of a named cut, counting fine tests only.
     """
     observed = posterior.observed
     causes = [finding.cause for finding in named_of(findings)]
@@ -104,7 +104,7 @@ def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
         inside = set(cut.nodes)
         outside = set(observed.nodes - inside)
         side = min(inside, outside, key=len)
-        # In operations that the cut spares, they are fine anyway
+        # In operations that the cut does not slow, nodes are fine anyway
         fine = observed.fine & _slowed_by(posterior, cut)
         tests = [observed.tests[i] for i in np.flatnonzero(fine)]
         if _without_common_test(tests, side) == side:
@@ -113,13 +113,13 @@ def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
 
 
 def _slowed_by(posterior: Posterior, cause: Cause) -> Bools:
-    """Return the tests of the operations that a cause slows."""
+    """Return the mask of all tests of the operations that a cause slows."""
     tests = posterior.tests_of(cause)
     return slowed_operations(posterior.left_to(cause), tests)
 
 
 def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
-    """Return those of the nodes that none of the tests joins with another of them."""
+    """Return the nodes that were never in a test with another of `nodes`."""
     if len(nodes) < 2:
         return nodes
     apart = set(nodes)
@@ -131,7 +131,7 @@ def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str
 
 
 def _behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
-    """Return the named links whose ends no chain of fine tests joins: a cut between the ends
+    """Return the named links whose ends are not connected by fine tests: a cut between the ends
     explains them too.
     """
     links = [finding for finding in named_of(findings) if finding.kind == "link"]
@@ -148,8 +148,8 @@ def _behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
 
 
 def _alone_behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
-    """Return the named nodes that are as slow as what crosses a cut, without a fast test: each may
-    be a side of it.
+    """Return the node findings without a fast test that are as slow as a cut: each node may be a
+    side of it.
     """
     cuts = [finding for finding in findings if finding.kind == "cut"]
     nodes = [finding for finding in findings if finding.kind == "node"]
@@ -174,10 +174,10 @@ def _fastest_of(posterior: Posterior, cause: Cause) -> float:
 
 
 def _explained_by_nodes(posterior: Posterior, findings: Findings) -> list[Finding]:
-    """Return the named findings that other slow nodes explain too, such as most of the nodes.
+    """Return the named findings that other slow nodes, such as most of the nodes, explain too.
 
-    Too few of their slow tests are of nodes that were fine in another one, apart from the node that
-    is named itself.
+    Too few of their slow tests are between nodes that were fine in other tests; a blamed node
+    itself counts as such a node.
     """
     named = named_of(findings)
     if not named:
@@ -199,43 +199,46 @@ def _explained_by_nodes(posterior: Posterior, findings: Findings) -> list[Findin
 
 
 def _clear_nodes(observed: Observed) -> set[str]:
-    """Return nodes that were fine where others were slow, or where such nodes were too.
+    """Return the nodes known to be fine: they were fine in a test while like tests were slow.
 
-    Where all tests are alike, all may be slow. Those under other conditions count as alike.
+    If all like tests have the same speed, all of them may be slow, so they show nothing unless
+    known fine nodes are among them. Tests under other conditions count as like tests.
     """
     alike = _kinds(observed)
-    # First where a test of the same kind was slow: then not all are as slow
+    # First by kinds of tests of which some were slow, so that the level is not that of a fault
     slow = np.bincount(alike[observed.bad], minlength=len(alike))
     is_level_fine = slow > 0
     fine = observed.fine & is_level_fine[alike]
     clear = observed.nodes_of(np.flatnonzero(fine))
-    # Then also where nodes that are clear were fine
+    # Then by kinds in which nodes known to be fine were fine
     others = observed.fine & ~fine
     others &= ~observed.fast
     of_clear_nodes = observed.within(clear, np.flatnonzero(others))
     is_level_fine[alike[of_clear_nodes]] = True
-    # A fast test shows the level to be slow
+    # A test faster than the level shows that the level itself is slow
     is_level_fine[alike[observed.fast]] = False
     fine = observed.fine & is_level_fine[alike]
     return observed.nodes_of(np.flatnonzero(fine))
 
 
 def _kinds(observed: Observed) -> Ints:
-    """Return the kind of each test, the same under other conditions."""
+    """Return the kind of each test: collective, number of nodes and GPUs per node, whatever the
+    conditions.
+    """
     _, places = np.unique(observed.like, return_index=True)
     keys = []
     for i in places:
         test = observed.tests[i]
         gpus_each = test.like[-1]
         keys.append((test.collective, len(test.nodes), gpus_each))
-    # By set of like tests, as `like` numbers them
+    # One entry for each number in `like`
     kinds = numbered(keys)
     return kinds[observed.like]
 
 
 def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
-    """Return a pair to test, if any: a node that was fine, and one of a slow test, without the GPUs
-    that are blamed.
+    """Return a pair to test, if there is one: a fine node and a node of a slow test, without the
+    blamed GPUs of a rail.
     """
     observed = posterior.observed
     clear = _clear_nodes(observed)
@@ -254,8 +257,8 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
 
 
 def _without_address(tests: Sequence[GroupTest], address: str) -> Addresses:
-    """Return GPUs for both ends of a pair, such as a test had that was without the address; none
-    where all had it.
+    """Return GPUs for both nodes of a pair, as used in a test without `address`; empty if all tests
+    used it.
     """
     others = set[Names]()
     for test in tests:
@@ -268,13 +271,13 @@ def _without_address(tests: Sequence[GroupTest], address: str) -> Addresses:
 
 
 def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
-    """Return an untested pair of nodes, each joined by fine tests with one end of the link; without
-    one, the ends.
+    """Return an untested pair of nodes, one connected by fine tests to each end of the link; else
+    the two ends.
     """
     observed = posterior.observed
     sides = joined(observed.tests, observed.fine)
     tested = {frozenset(test.nodes) for test in observed.tests}
-    # A cut between the ends makes all pairs across slow, the link only its own
+    # A cut between the ends slows all pairs across it, a bad link only its own pair
     ends = link.cause.nodes
     joined_with = []
     for end in ends:

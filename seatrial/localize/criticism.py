@@ -1,4 +1,5 @@
-"""Check the best explanation against the tests, since the model may lack the right one (Box, 1980).
+"""Check the likeliest explanation against the tests, since the right cause may not be in the model
+(Box, 1980).
 
 Pure.
 """
@@ -18,8 +19,8 @@ from seatrial.localize.observations import Bools, Ints, Observed
 from seatrial.localize.posterior import Posterior
 
 NAMED = 0.9  # the confidence from which a part is named
-OFTEN = 0.1  # the share of tests that are slow in an operation that a cause slows, at the least
-# Slow tests that a cause needs, so that no stray names a part.
+OFTEN = 0.1  # least share of slow tests in an operation that a cause slows
+# Least number of slow tests of a cause, so that strays alone never name a part.
 LEAST_SLOW: Mapping[CauseKind, int] = {
     "cut": LEAST_OF_A_CUT,
     "switch": 3,
@@ -31,17 +32,17 @@ LEAST_SLOW: Mapping[CauseKind, int] = {
     "socket": 3,
     "leaf": 4,
 }
-_MORE_IF_SOMETIMES = 2  # tests, of a cause that slows only a share of its tests
+_MORE_IF_SOMETIMES = 2  # further slow tests that an intermittent cause needs
 _MANY_TESTS = 400
-_STRAYS = 0.03  # the share of tests that are slow for a reason of their own, at the most
-_MISFIT = 0.3  # of the slow tests, that no cause explains
-_SIGNIFICANT = 0.05  # the level of a test that a cause has to pass
-_CHANCE = 0.01  # and of one that it must not
+_STRAYS = 0.03  # largest share of strays: tests that are slow for unrelated reasons
+_MISFIT = 0.3  # largest share of the slow tests that may remain unexplained
+_SIGNIFICANT = 0.05  # significance level of the test that must support a cause
+_CHANCE = 0.01  # significance level of the test that would contradict it
 
 
 def supported(posterior: Posterior, effect: Effect) -> bool:
-    """Return whether enough tests that nothing else explains are slow or failed, so that it is more
-    than a stray.
+    """Return whether an effect has enough slow or failed tests, unexplained by other effects, to be
+    more than strays.
     """
     if effect.none >= 1 - NAMED:
         return False
@@ -51,12 +52,12 @@ def supported(posterior: Posterior, effect: Effect) -> bool:
 
 
 def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
-    """Return whether as many tests of a cause are odd as it needs."""
+    """Return whether the cause has as many `odd` tests as its kind needs."""
     observed = posterior.observed
     tests = posterior.tests_of(cause)
     hit = tests[odd[tests]]
     least = LEAST_SLOW[cause.kind]
-    # Of so many tests two strays may be of one pair
+    # Among so many tests, two strays may hit the same pair
     if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS:
         least += 1
     if cause.penetrance < ALWAYS and cause.kind != "rail":
@@ -69,9 +70,10 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
 
 
 def unsettled(posterior: Posterior) -> Bools:
-    """Return tests slow, failed or too fast for no known cause, of which no repeat was fine.
+    """Return the mask of tests that are slow, failed or too fast without a known cause, and were
+    not fine when repeated.
 
-    The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
+    The limit is corrected for the number of tests: noise alone exceeds it in one fleet of twenty.
     """
     observed = posterior.observed
     tests = observed.tests
@@ -91,21 +93,20 @@ def unsettled(posterior: Posterior) -> Bools:
 
 
 def _repeated(observed: Observed, i: int) -> object:
-    """Return what a test has in common with its repeats."""
+    """Return a key that a test shares with its repeats."""
     test = observed.tests[i]
     return observed.like[i], test.nodes, test.gpus
 
 
 def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
-    """Return whether more slow tests are left than strays could be, and not just a few of all that
-    are slow.
+    """Return whether the effects leave a large share of the slow tests unexplained, more than
+    strays could be.
 
-    Then the right cause is none of the candidates, and the best of them is no more than that. Of a
-    cause with a `slowdown`, tests count that are at least half as slow. An intermittent `cause`
-    fits many patterns: it may leave half as many, and no more than strays usually are.
+    If so, none of the candidates is the right cause. With a `slowdown`, only tests at least half as
+    slow count. The limits are lower for an intermittent `cause`, since it fits many patterns.
     """
     observed = posterior.observed
-    # Failures have reasons of their own
+    # Failures do not count: they may have other reasons
     as_slow = observed.slow & (observed.value < -slowdown / 2)
     left_over = unsettled(posterior) & as_slow
     left = int(left_over.sum())
@@ -119,7 +120,7 @@ def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None
 
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
-    """Return whether tests contradict what an effect would name."""
+    """Return whether tests contradict the part that an effect would name."""
     cause = effect.likeliest
     if effect.parts[cause.key] < NAMED:
         return False
@@ -130,7 +131,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
     tests = tests[within[tests]]
     rest = within
     rest[tests] = False
-    # Without the GPUs that are blamed, tests of the same nodes have to be better
+    # Tests of the same nodes without the blamed GPUs have to be better
     if cause.kind in ("rail", "leaf", "socket"):
         compared = tests[~every.alone[tests]]
         others = np.flatnonzero(rest & ~every.alone)
@@ -150,14 +151,16 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
 
 
 def _fits_its_parts(observed: Observed, cause: Cause, tests: Ints) -> bool:
-    """Return whether parts of an intermittent cause explain its slow tests as well."""
+    """Return whether a part of an intermittent cause explains its slow tests equally well."""
     if cause.kind == "rail" and _of_some_nodes(observed, tests):
         return True
     return _uneven(observed, tests)
 
 
 def slowed_operations(observed: Observed, tests: Ints) -> Bools:
-    """Return the tests of the operations in which tests of a cause are slow often."""
+    """Return the mask of all tests of the operations in which at least `OFTEN` of the cause's tests
+    are slow.
+    """
     operation = observed.collective
     operations = int(operation.max()) + 1
     bad = observed.bad_of(tests)
@@ -168,7 +171,7 @@ def slowed_operations(observed: Observed, tests: Ints) -> Bools:
 
 
 def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
-    """Return whether more tests of a cause are clearly fine than strays would be."""
+    """Return whether more tests of a cause are clearly fine than strays explain."""
     slow = tests[observed.slow[tests]]
     if not len(slow):
         return False
@@ -176,17 +179,17 @@ def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
     half = usual / 2
     clear = ~observed.failed[tests]
     clear &= observed.value[tests] > half
-    # Where noise is as wide, a test between the two is not clear
+    # If the noise is as large as the slowdown, a fine test is not clear
     clear &= half < -2 * observed.scale[tests]
     return _beyond_strays(int(clear.sum()), len(tests))
 
 
 def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> bool:
-    """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's
-    exact test).
+    """Return whether tests of the same nodes without the blamed GPUs are fine, or slow
+    significantly less often (Fisher's exact test).
     """
     others = rest
-    # A rail has no nodes of its own
+    # A rail is on all nodes
     if nodes := set(cause.nodes):
         of_nodes = [not nodes.isdisjoint(observed.tests[i].nodes) for i in rest]
         others = rest[of_nodes]
@@ -200,8 +203,8 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
 
 
 def _uneven(observed: Observed, tests: Ints) -> bool:
-    """Return whether the slow tests of an intermittent cause share a node or GPU, as if that were
-    the cause.
+    """Return whether the slow tests of an intermittent cause share a node or GPU more often than by
+    chance.
     """
     parts: TestsByName = defaultdict(list)
     for i in tests.tolist():
@@ -214,12 +217,12 @@ def _uneven(observed: Observed, tests: Ints) -> bool:
         hit = int(observed.bad[where].sum())
         chance = _chance(hit, len(where), slow, len(tests))
         least = min(least, chance)
-    # One of many parts may look like it by chance
+    # Corrected for the number of parts, as one of many may match by chance
     return least < _CHANCE / max(1, len(parts))
 
 
 def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
-    """Return whether each slow test of a rail has a node that is fine in no test, and so may be
+    """Return whether every slow test of a rail includes a node without any fine test, which may be
     slow itself.
     """
     fine_tests = tests[observed.fine[tests]]
@@ -229,8 +232,8 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
 
 
 def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
-    """Return whether more tests within the groups of a cut are slow than strays are, of one group
-    or of all.
+    """Return whether more tests within one side of a cut, or within all sides, are slow than strays
+    explain.
     """
     group_of = side_of(observed.tests, cause.sides)
     tests = np.flatnonzero(within)
@@ -242,21 +245,23 @@ def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
 
 
 def _is_slow(observed: Observed, tests: Ints) -> bool:
-    """Return whether more of the tests are slow than strays are."""
+    """Return whether more of the tests are slow than strays explain."""
     slow = observed.bad_of(tests)
     return _beyond_strays(len(slow), len(tests))
 
 
 def _beyond_strays(slow: int, of: int) -> bool:
-    """Return whether more tests are slow than strays are, but for three sigma (Poisson)."""
+    """Return whether `slow` of `of` tests exceed the number of strays by more than three sigma
+    (Poisson).
+    """
     usual = _STRAYS * of
     sigma: float = usual**0.5
     return slow > usual + 3 * sigma + 1
 
 
 def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
-    """Return the probability that so many or more of those drawn are marked, by the hypergeometric
-    distribution.
+    """Return the hypergeometric probability that at least `hit` of `drawn` items are marked, if
+    `marked` of `total` are.
     """
     first = max(hit, drawn + marked - total)
     last = min(drawn, marked)

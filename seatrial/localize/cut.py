@@ -1,4 +1,4 @@
-"""The two sides of a cut, from pairs alone: few slow pairs inside a side, few fast ones across.
+"""Find the sides of a cut from tests of pairs: few slow pairs within a side, few fast ones across.
 
 Pure.
 """
@@ -13,18 +13,18 @@ from seatrial.localize.group_tests import GroupTest, Names
 from seatrial.localize.max_cut import max_cut
 from seatrial.localize.observations import Floats, Ints, ints
 
-_CAP = 6.0  # what one pair counts at most
-_Sums = dict[int, float]  # of the weights to each other group
+_CAP = 6.0  # largest weight of one pair
+_Sums = dict[int, float]  # sum of the weights between a group and each other group
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """The pairs of nodes that were tested.
 
-    names: the nodes.
-    ends: the places of the two names of each pair, a row for each.
-    tests: the places of the tests that have two nodes.
-    pair: the place of the pair of each of these tests.
+    names: the node names.
+    ends: the indices in `names` of the two nodes, a row for each pair.
+    tests: the indices of the tests with two nodes.
+    pair: the index of the pair of each of these tests.
     """
 
     names: Sequence[str]
@@ -34,7 +34,7 @@ class Pairs:
 
     @classmethod
     def of(cls, tests: Sequence[GroupTest]) -> "Pairs":
-        """Number the pairs in the order in which their first tests come."""
+        """Number the pairs in the order of their first tests."""
         number: dict[Names, int] = {}
         places = list[int]()
         numbers = list[int]()
@@ -56,17 +56,17 @@ class Pairs:
         )
 
     def summed(self, weight: Floats) -> Floats:
-        """Return the sum of a weight of each test, by pair."""
+        """Return the sum, for each pair, of the weights of its tests."""
         of_tests = weight[self.tests]
         sums = np.bincount(self.pair, of_tests, len(self.ends))
         return sums.astype(np.float64)
 
 
 def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
-    """Return one side of the partition of nodes with the largest sum of `weight` over the pairs
+    """Return the smaller side of the bisection with the largest sum of `weight` over the pairs
     across it.
 
-    May be empty. It is the smaller one.
+    Empty if no bisection gains, or there are fewer than four nodes.
     """
     count = len(pairs.names)
     # Each side has at least two nodes

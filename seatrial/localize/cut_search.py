@@ -1,4 +1,4 @@
-"""Where cuts may be, of two groups of nodes or more, beside effects that are known. Pure."""
+"""Search for cuts between two or more groups of nodes, given the effects already found. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ from seatrial.localize.likelihood import SOUGHT
 from seatrial.localize.observations import Bools, Floats, Observed
 
 LEAST_OF_A_CUT = 4  # slow pairs across
-_LEAST_GROUPS = 3  # of a spine
-_LEAST_IN_GROUPS = 0.9  # the share of its nodes that are in groups of two or more
+_LEAST_GROUPS = 3  # least number of groups of a cut in more than two
+_LEAST_IN_GROUPS = 0.9  # least share of nodes in groups of two or more
 
 
 @dataclass(frozen=True, slots=True)
 class CutSearch:
-    """Where cuts of the tests may be; those that are `excluded` by their key are none."""
+    """Search for cuts between nodes.
+
+    Cuts whose keys are `excluded` are not returned.
+    """
 
     observed: Observed
     pairs: Pairs
@@ -43,15 +46,15 @@ class CutSearch:
         return [column for column in possible if column.cause.key not in old]
 
     def _splits(self, known: Sequence[Effect]) -> Iterator[Column]:
-        """Yield the best cut in two, and in more groups, by each severity."""
+        """Yield, for each severity, the likeliest cut in two, and the likeliest in more groups."""
         observed = self.observed
         nodes = observed.nodes
         most = len(nodes) - 2
-        # A cut may slow all tests of a kind
+        # Tests of a kind without a slow one may all be slowed by the cut, so they show nothing
         flat = observed.levels.flat
         informative = ~flat[observed.like]
         likelihood = likelihood_beside(known, observed)
-        # Beside a known cause many an intermittent cut fits
+        # Next to a known cause, too many intermittent cuts fit
         penetrances = list(SOUGHT)
         if known:
             penetrances = [ALWAYS]
@@ -61,12 +64,12 @@ class CutSearch:
                 side = best_side(self.pairs, weight)
                 if 2 <= len(side) <= most:
                     yield cut_column(observed, (side, nodes - side))
-                # With the freedom of a share too many groups fit
+                # If it may slow only a share of its tests, too many cuts into groups fit
                 if penetrance == ALWAYS:
                     yield from self._several(weight)
 
     def _several(self, weight: Floats) -> Iterator[Column]:
-        """Yield the best cut in more groups, if there is one."""
+        """Yield the likeliest cut in more than two groups, if there is one."""
         groups = groups_apart(self.pairs, weight)
         groups.sort(key=min)
         several = [group for group in groups if len(group) > 1]
@@ -80,9 +83,7 @@ class CutSearch:
 
 
 def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
-    """Return whether enough pairs across are odd, and within each side no more tests than are
-    fine.
-    """
+    """Return whether enough pairs across are odd, and no side has more odd tests than fine ones."""
     across = column.tests
     slow_across = across[odd[across]]
     pairs = {frozenset(observed.tests[i].nodes) for i in slow_across}
@@ -90,7 +91,7 @@ def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
         return False
     sides = column.cause.sides
     side = side_of(observed.tests, sides)
-    # Those across are beside the sides
+    # Tests across get an index of their own, after those of the sides
     side[across] = len(sides)
     odd_by_side = np.bincount(side, odd)
     fine_by_side = np.bincount(side, observed.fine)

@@ -19,24 +19,24 @@ from seatrial.localize.design import Design
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
-_SHOWN = 0.01  # the share from which a cause is told
-_MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
+_SHOWN = 0.01  # least share of a cause that is reported
+_MAY_TIME_OUT = 0.3  # from this log slowdown on, a cause also explains failures, as timeouts
 _ACTS = 0.5  # the probability that a cause slows one of several operations
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One of the causes of slow tests: which it is, with shares that add up to one with that of
-    `none`.
+    """One effect: causes that exclude each other, with their shares; these and `none` add up to
+    one.
 
-    Those that differ from the first in the nodes that are `unsure` alone count with it.
+    Causes that differ from the likeliest one only in the nodes `unsure` are counted with it.
     """
 
     causes: tuple[Cause, ...]
     shares: tuple[float, ...]
     none: float
-    explained: Floats  # of each test, the log slowdown that follows
-    fails: Floats  # of each test, the probability of failing that follows
+    explained: Floats  # log slowdown of each test by this effect
+    fails: Floats  # probability that each test fails by this effect
     unsure: frozenset[str] = frozenset()
 
     @property
@@ -51,7 +51,7 @@ class Effect:
 
     @property
     def parts(self) -> dict[Key, float]:
-        """The shares by the part that is blamed."""
+        """The share of each part that may be to blame, by its key."""
         shares: dict[Key, float] = {}
         for cause, share in zip(self.causes, self.shares, strict=True):
             before = shares.get(cause.key, 0.0)
@@ -75,7 +75,7 @@ class Weights:
 
 
 def worst_of(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
-    """Return the worst log slowdown and probability of failing of each test by any effect."""
+    """Return the largest log slowdown and failure probability of each test over all effects."""
     slowdown = np.zeros(tests)
     fails = np.zeros(tests)
     for effect in effects:
@@ -85,11 +85,15 @@ def worst_of(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 
 
 def unexplained(effects: Sequence[Effect], observed: Observed, limit: float = 3.0) -> Bools:
-    """Return the tests that are slower than the effects make them, or fail without one of them."""
+    """Return the mask of tests that are slower than the effects explain, or that fail without such
+    an effect.
+
+    A test is slow by `limit` times its noise.
+    """
     explained, fails = worst_of(effects, len(observed.tests))
     noise = width_of(observed.scale, explained)
     slow = observed.slow & (observed.value + explained < -limit * noise)
-    # Or the worse part of it is explained
+    # A test is explained if known causes account for a third of its slowdown
     slow &= explained < -observed.value / 3
     failed = observed.failed & (fails < 0.5)
     failed &= explained < _MAY_TIME_OUT
@@ -98,7 +102,7 @@ def unexplained(effects: Sequence[Effect], observed: Observed, limit: float = 3.
 
 
 def likelihood_beside(effects: Sequence[Effect], observed: Observed) -> Likelihood:
-    """Return the likelihood of the tests beside some effects."""
+    """Return the likelihood of the tests, given some effects."""
     explained, fails = worst_of(effects, len(observed.tests))
     return Likelihood(observed, explained, fails)
 
@@ -120,7 +124,9 @@ def weights_of(design: Design, likelihood: Likelihood) -> Weights:
 
 
 def _tempered(sums: Floats, doubt: Floats) -> Floats:
-    """Return the log of e + (1 - e) times the ratio of all tests of a run, where e is the doubt."""
+    """Return log(doubt + (1 - doubt) * exp(sums)): the ratio of a run, allowing for tests that show
+    nothing.
+    """
     # Where there is no doubt, its log is not used
     with np.errstate(divide="ignore"):
         log_doubt = np.log(doubt)
@@ -130,8 +136,8 @@ def _tempered(sums: Floats, doubt: Floats) -> Floats:
 
 
 def _of_operations(log_factors: Floats, design: Design) -> Floats:
-    """Return the log Bayes factor of each cause from those of its operations, of which it slows at
-    least one.
+    """Return the log Bayes factor of each cause from its factors for each operation, of which it
+    slows at least one.
     """
     log_spared = np.log(1 - _ACTS)
     cause = design.part_cause
@@ -141,7 +147,7 @@ def _of_operations(log_factors: Floats, design: Design) -> Floats:
     mixed = np.logaddexp(log_spared, slowed)
     factors = np.where(several[cause], mixed, log_factors)
     total = np.bincount(cause, factors, len(design.causes))
-    # That it slows none of them is left out, of the sum and of the prior
+    # The case that it slows none of them is excluded, from the sum and from the prior
     log_none = operations * log_spared
     share_of_none = np.exp(np.minimum(log_none - total, 0))
     with np.errstate(divide="ignore"):
@@ -152,7 +158,7 @@ def _of_operations(log_factors: Floats, design: Design) -> Floats:
 
 
 def single_effect(design: Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
-    """Weigh every cause as the only one besides what is explained already."""
+    """Weigh every cause as the only one in addition to those already explained."""
     weighed = weights_of(design, likelihood)
     log_weights = weighed.log_weights
     # Against overflow
@@ -174,16 +180,14 @@ def single_effect(design: Design, likelihood: Likelihood, log_none: float = 0.0)
 
 
 def _likeliest_first(shares: Floats) -> Ints:
-    """Return the causes that are told, in the order of their shares."""
+    """Return the indices of the causes with a share of at least `_SHOWN`, largest share first."""
     shown = np.flatnonzero(shares >= _SHOWN)
     order = np.argsort(-shares[shown], kind="stable")
     return shown[order]
 
 
 def explained_by(weighed: Weights, cause: int) -> tuple[Floats, Floats]:
-    """Return, for each test, the log slowdown and the probability of failing that follow from the
-    likeliest cause.
-    """
+    """Return, for each test, the log slowdown and the failure probability due to the cause."""
     design = weighed.design
     explained = np.zeros(len(design.observed.tests))
     fails = explained.copy()
@@ -209,10 +213,10 @@ def explained_by(weighed: Weights, cause: int) -> tuple[Floats, Floats]:
 
 
 def _slowed_parts(weighed: Weights, cause: int) -> Ints:
-    """Return the parts of a cause whose operation it slows."""
+    """Return the indices of the parts of a cause whose operations it slows."""
     design = weighed.design
     parts = np.flatnonzero(design.part_cause == cause)
-    # Of operations a cause slows at least one
+    # A cause slows at least one operation
     if len(parts) == 1:
         return parts
     log_factors = log_mean(weighed.sums[parts], design.weights[parts])
@@ -229,8 +233,8 @@ def _shares_of_slowdowns(sums: Floats, weights: Floats) -> Floats:
 
 
 def _affected(log_ratio: Floats, cause: Cause) -> Floats:
-    """Return the probability that a cause has affected each test: where the ratio is least, it has
-    not.
+    """Return the probability that a cause affected each test; 0 where the likelihood ratio is
+    lowest.
     """
     spared = 1 - cause.penetrance
     least = np.log(spared)

@@ -1,4 +1,4 @@
-"""Findings: a cause with its confidence, the tests that convince, and the sentence that says so.
+"""Findings: a cause with its confidence, the tests that support it, and a sentence for people.
 
 Pure.
 """
@@ -24,9 +24,10 @@ from seatrial.model.result import Suspect, SuspectKind
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
-_MOST_UNSURE = 0.25  # nodes of a cut that is named, to each that is sure
-_LEAST_SURE: Mapping[CauseKind, int] = {"leaf": 3}  # nodes that surely belong to what is named
-SHOWN = 0.05  # the confidence from which a part is a suspect at all
+_MOST_UNSURE = 0.25  # largest ratio of unsure to sure nodes of a named cut
+# Least number of sure nodes of a named part; 1 for other kinds
+_LEAST_SURE: Mapping[CauseKind, int] = {"leaf": 3}
+SHOWN = 0.05  # least confidence in a part that is reported
 _ROWS = 6
 _NODES_SHOWN = 8
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
@@ -58,8 +59,9 @@ _WORDS: Mapping[Band, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A test that convinces: its name, nodes, and its speed as a share of that of like tests; None
-    if it failed.
+    """A test that supports a finding.
+
+    `ratio` is its speed divided by that of like tests; None if it failed.
     """
 
     source: str
@@ -67,15 +69,16 @@ class Evidence:
     ratio: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row of the table of tests."""
+        """Return the test as a row of the finding's `tests` in JSON."""
         nodes = map(printable, self.nodes[:_NODES_SHOWN])
         return {"source": printable(self.source), "nodes": list(nodes), "ratio": self.ratio}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause with the share of its effect; `sides` are the parts that it divides: of a cut, both
-    groups of nodes.
+    """One cause with the share of its effect.
+
+    `sides` are the blamed part and the rest; for a cut, the groups of nodes.
     """
 
     cause: Cause
@@ -85,23 +88,23 @@ class Finding:
     sides: Sides
     rows: tuple[Evidence, ...]
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
-    band: Band = "large"  # of message sizes, that shows it
-    told_apart: bool = True  # whether tests tell its GPUs from each other
-    unsure: Names = ()  # nodes that may belong to it or not
+    band: Band = "large"  # message sizes that show it
+    told_apart: bool = True  # whether tests separate its GPUs from each other
+    unsure: Names = ()  # nodes that may or may not belong to the cause
 
     @property
     def named(self) -> bool:
-        """Whether it is sure enough to be named."""
+        """Whether the confidence is high enough to name the cause."""
         return self.confidence >= NAMED
 
     @property
     def nodes(self) -> Names:
-        """The nodes that surely belong to it."""
+        """The nodes that surely belong to the cause."""
         return _without(self.unsure, self.cause.nodes)
 
     @property
     def title(self) -> str:
-        """The cause, with the nodes that surely belong to it."""
+        """The name of the cause for people, with the nodes that surely belong to it."""
         sides: Sides = ()
         if self.cause.sides:
             sides = self.sides
@@ -125,7 +128,7 @@ class Finding:
         return tuple(Suspect(kind, name, confidence, self.reason) for name in names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding in the document of a localization."""
+        """Return the finding as an entry of the JSON document of a localization."""
         return {
             "code": self.reason.code,
             "kind": self.kind,
@@ -145,12 +148,12 @@ Findings = Sequence[Finding]
 
 
 def named_of(findings: Findings) -> list[Finding]:
-    """Return those of the findings that are sure enough to be named."""
+    """Return the findings with enough confidence to be named."""
     return [finding for finding in findings if finding.named]
 
 
 def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
-    """Return a finding of each part that an effect may be of."""
+    """Return a finding for each part with a share of at least `SHOWN` in the effect."""
     first: dict[Key, Cause] = {}
     for cause in effect.causes:
         first.setdefault(cause.key, cause)
@@ -175,8 +178,9 @@ def finding_of(
     band: Band,
     differing: Collection[str] = (),
 ) -> Finding:
-    """Make the finding of a cause; likely variants of it have other nodes of those that are
-    `differing`.
+    """Return the finding of a cause.
+
+    Nodes in `differing`, in which likely variants of the cause differ, are unsure.
     """
     observed = posterior.observed
     tests = posterior.tests_of(cause)
@@ -211,7 +215,7 @@ def finding_of(
 
 
 def _is_sure_enough(cause: Cause, sides: Sides, unsure: Sequence[str]) -> bool:
-    """Return whether enough of a cause is left without its unsure nodes that it can be named."""
+    """Return whether enough of the cause is left without its unsure nodes to name it."""
     if cause.kind == "cut":
         sizes = list(map(len, sides))
         if len(unsure) > _MOST_UNSURE * sum(sizes):
@@ -230,7 +234,7 @@ def _reason(
     unsure: Sequence[str],
     more: str,
 ) -> Reason:
-    """Return the sentence of a finding; `more` is put behind it."""
+    """Return the sentence of a finding; `more` is appended to it."""
     observed = posterior.observed
     tests = posterior.tests_of(cause)
     hit = observed.bad_of(tests)
@@ -261,17 +265,17 @@ def _reason(
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return the first of the names, as in a sentence."""
+    """Format the first few names for a sentence."""
     return some_of(map(printable, names), _NODES_SHOWN)
 
 
 def _without(unsure: Sequence[str], names: Sequence[str]) -> Names:
-    """Return names of nodes, or of GPUs with that of their node in front, without unsure nodes."""
+    """Return the names without unsure nodes; names are of nodes, or of GPUs as NODE/GPU."""
     return tuple(name for name in names if name.partition("/")[0] not in unsure)
 
 
 def _code(cause: Cause, dead: bool) -> str:
-    """Return the code of the reason; `dead` is what makes tests fail."""
+    """Return the code of the reason; `dead` is whether the cause makes tests fail."""
     if cause.kind == "node" and dead:
         return "localize-node-fails"
     if len(cause.sides) > 2:
@@ -280,8 +284,8 @@ def _code(cause: Cause, dead: bool) -> str:
 
 
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
-    """Return the sizes, operations and days on which the tests of a part are slow, if they
-    differ.
+    """Return clauses on the message sizes, operations and days with slow tests, if speed depends on
+    them.
     """
     clauses = []
     if band != "large":
@@ -303,13 +307,13 @@ def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
 
 
 def _days(observed: Observed, tests: Ints) -> list[str]:
-    """Return the known days of tests, in order."""
+    """Return the known dates of the tests, in order."""
     days = {observed.tests[i].day for i in tests}
     return sorted(days - {""})
 
 
 def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
-    """Return how slow the tests of an operation are, and how many."""
+    """Return a clause on one operation: how slow its tests are, and how many."""
     places = np.array(where)
     bad = observed.bad_of(places)
     often = len(bad) > OFTEN * len(places)
@@ -325,9 +329,7 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
 
 
 def shown_first(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
-    """Return the slow tests of a cause that no other effect explains as well; all if there are
-    none.
-    """
+    """Return the slow tests of a cause that no other effect explains equally well; all if none."""
     alone = hit
     for effect in posterior.effects:
         if cause not in effect.causes:
@@ -336,7 +338,9 @@ def shown_first(posterior: Posterior, cause: Cause, hit: Ints) -> Ints:
 
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
-    """Return the slowest tests of a cause, and last the fastest of them, which contradicts it."""
+    """Return the slowest tests of a cause, followed by the fastest fine one, which
+    contradicts it.
+    """
     order = np.argsort(observed.value[hit], kind="stable")
     slowest = hit[order].tolist()
     shown = slowest[:_ROWS]
@@ -356,9 +360,7 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
 
 
 def _sides(observed: Observed, cause: Cause) -> Sides:
-    """Return the part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of
-    nodes.
-    """
+    """Return the blamed part and the rest, as nodes or GPUs; for a cut, its groups of nodes."""
     if cause.sides:
         return cause.sides
     if cause.kind in ("rail", "gpu", "socket", "leaf"):
@@ -373,8 +375,8 @@ def _sides(observed: Observed, cause: Cause) -> Sides:
 
 
 def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[Names, Names]:
-    """Return the blamed addresses and the others; on blamed nodes each with the name of its node in
-    front.
+    """Return the blamed GPU addresses and the others, as NODE/ADDRESS if the cause is on certain
+    nodes.
     """
     blamed = set[str]()
     others = set[str]()
@@ -412,7 +414,7 @@ def called(cause: Cause) -> str:
 
 
 def titled(finding: Finding) -> Reason:
-    """Return the reason with the part in front; that of a cut or a placement says it itself."""
+    """Return the reason, prefixed by the title of the finding unless it is a cut or a placement."""
     if finding.cause.kind in ("cut", "placement"):
         return finding.reason
     return placed(finding.title, finding.reason)

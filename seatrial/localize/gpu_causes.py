@@ -14,10 +14,11 @@ from seatrial.localize.observations import Observed
 
 
 def of_gpus(observed: Observed) -> list[Column]:
-    """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together
-    are one candidate.
+    """Return a column for the GPUs of each node with slow tests; GPUs always tested together share
+    one.
 
-    So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
+    Also one for each socket. GPUs that took part in every test of the node cannot be told from it,
+    so they get none.
     """
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
     ends = observed.tests.ends
@@ -33,7 +34,7 @@ def of_gpus(observed: Observed) -> list[Column]:
             prior = EXPECTED["gpu"] * len(addresses) / total
             cause = _on_node(node, addresses, prior)
             found.append(Column.of(cause, where))
-        # A node has two
+        # A node has two sockets
         prior = EXPECTED["socket"] / 2 / len(ends)
         for socket, where in _sockets(tests):
             if socket not in alike:
@@ -43,8 +44,8 @@ def of_gpus(observed: Observed) -> list[Column]:
 
 
 def _sockets(tests: TestsByName) -> Iterator[tuple[Names, list[int]]]:
-    """Yield the GPUs of each socket of a node with their tests, but for a socket that took part in
-    all of these.
+    """Yield the GPUs of each socket of a node with their tests, except a socket used in
+    every test.
     """
     every = _tests_of(tests, tests)
     for socket in socket_halves(tests):
@@ -54,7 +55,7 @@ def _sockets(tests: TestsByName) -> Iterator[tuple[Names, list[int]]]:
 
 
 def _on_node(node: str, addresses: Names, prior: float) -> Cause:
-    """Make the cause of GPUs of a node."""
+    """Return the cause of GPUs of one node."""
     kind: CauseKind = "gpu"
     if len(addresses) > 1:
         kind = "socket"
@@ -68,7 +69,7 @@ def _on_node(node: str, addresses: Names, prior: float) -> Cause:
 
 
 def _tests_of(tests: TestsByName, addresses: Iterable[str]) -> list[int]:
-    """Return the tests with any of the addresses."""
+    """Return the indices of the tests with any of the addresses."""
     places = set[int]()
     for address in addresses:
         places.update(tests[address])
@@ -76,10 +77,9 @@ def _tests_of(tests: TestsByName, addresses: Iterable[str]) -> list[int]:
 
 
 def of_rails(observed: Observed) -> list[Column]:
-    """Return columns of GPU addresses on all nodes, for addresses that some tests have and some
-    have not.
+    """Return a column for each GPU address, on all nodes, that some but not all tests use.
 
-    Those that always take part together are one.
+    Addresses that always take part together share one.
     """
     everywhere = _tests_by_address(observed.tests.ends)
     alike = together(everywhere)
@@ -96,7 +96,7 @@ def of_rails(observed: Observed) -> list[Column]:
 
 
 def _tests_by_address(ends: Ends) -> TestsByName:
-    """Return the tests with each address that more than one node has."""
+    """Return the indices of the tests with each address, if more than one node has the address."""
     nodes = Counter[str]()
     places: dict[str, set[int]] = defaultdict(set)
     for tests in ends.values():
@@ -111,10 +111,10 @@ def _tests_by_address(ends: Ends) -> TestsByName:
 
 
 def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
-    """Return the column with only its tests to the outside, if it has others too: then only its
-    uplinks are slow.
+    """Return the column with only the tests that leave its nodes or rail, if it has others too.
 
-    Of a rail those on single GPUs: which path data takes may be up to a hash.
+    It blames the uplinks alone. For a rail, only tests with one GPU per node count, since a hash
+    may choose the path of others.
     """
     inside = set(part.cause.nodes)
     outside = []

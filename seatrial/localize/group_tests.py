@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-_MESH = 32  # nodes; of more, single links make no difference to an alltoall
+_MESH = 32  # largest number of nodes at which a single link affects an alltoall
 
-Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
-Names = tuple[str, ...]  # of nodes, or addresses of GPUs
-Addresses = tuple[Names, ...]  # of the GPUs of each node
-TestsByName = dict[str, list[int]]  # the places of tests
-Ends = dict[str, TestsByName]  # by node and address
+# Nodes by the name of the switch, rack or block that they share
+Switches = Mapping[str, frozenset[str]]
+Names = tuple[str, ...]  # names of nodes, or addresses of GPUs
+Addresses = tuple[Names, ...]  # addresses of the GPUs of each node
+TestsByName = dict[str, list[int]]  # indices of tests
+Ends = dict[str, TestsByName]  # indices of tests by node and GPU address
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTest:
-    """One collective over one group of nodes, in the order of its ranks.
+    """One collective over one group of nodes, in rank order.
 
-    `gpus` are the addresses of the GPUs that took part, for each node; empty where they are not
-    known. `busbw_gb_s` is by message bytes, and empty for a test that failed. Tests under other
-    `conditions` are not compared. `weight` is what it counts for, less the older it is, and `day`
-    its date, where that is known.
+    `gpus` are the addresses of the GPUs that took part, for each node; empty if unknown.
+    `busbw_gb_s` is by message bytes, and empty for a failed test. Tests under different
+    `conditions` are not compared. `weight` decreases with age, and `day` is the date, if known.
     """
 
     name: str
@@ -35,17 +35,19 @@ class GroupTest:
 
     @property
     def failed(self) -> bool:
-        """Whether it has no busbw."""
+        """Whether the test has no busbw."""
         return not self.busbw_gb_s
 
     @property
     def ends(self) -> Iterable[tuple[str, Names]]:
-        """Each node with the addresses of its GPUs, where they are known."""
+        """Each node with the addresses of its GPUs; empty if they are unknown."""
         return zip(self.nodes, self.gpus, strict=False)
 
     @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """What like tests have in common: also the number of nodes, and of GPUs of each."""
+        """The key of like tests: collective, conditions, number of nodes, and number of GPUs of
+        each node.
+        """
         gpus = tuple(sorted(map(len, self.gpus)))
         return self.collective, self.conditions, len(self.nodes), gpus
 
@@ -58,8 +60,8 @@ class GroupTest:
 
     @property
     def neighbours(self) -> Sequence[tuple[str, str]]:
-        """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all
-        links. In order of their names.
+        """The pairs of nodes that exchange data, each in the order of names: neighbours in a closed
+        ring of the ranks, or all pairs for alltoall.
         """
         nodes = self.nodes
         if len(nodes) < 2:
@@ -73,19 +75,18 @@ class GroupTest:
 
 
 class Tests(tuple[GroupTest, ...]):
-    """The tests, in their order.
-
-    What was tested is the same for messages of all sizes, and found once.
+    """The tests, in order, with indices that do not depend on message sizes and are
+    computed once.
     """
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """All nodes that took part in a test."""
+        """All nodes that took part in any test."""
         return frozenset(node for test in self for node in test.nodes)
 
     @cached_property
     def ends(self) -> Ends:
-        """The places of the tests in which each node took part with each address of a GPU."""
+        """The indices of the tests in which each node used each GPU address."""
         ends: Ends = {}
         for i, test in enumerate(self):
             for node, addresses in test.ends:
@@ -96,7 +97,11 @@ class Tests(tuple[GroupTest, ...]):
 
 
 def joined(tests: Sequence[GroupTest], some: Iterable[bool]) -> dict[str, str]:
-    """Return for each node the first of the nodes that chains of some of the tests join it with."""
+    """Return a representative node for each node, the same for all nodes that are connected by
+    tests.
+
+    `some` is a mask of the tests that connect their nodes.
+    """
     above: dict[str, str] = {}
     for test in tests:
         above.update(zip(test.nodes, test.nodes, strict=True))

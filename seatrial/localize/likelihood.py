@@ -1,4 +1,4 @@
-"""How likely a test's value is if a cause slows it, against if none does. Pure."""
+"""Likelihood of a test's value if a cause slows it, relative to that without the cause. Pure."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -8,35 +8,35 @@ import numpy as np
 from seatrial.localize.cause import ALWAYS
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
-# Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps
-# of a third.
+# Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth of the
+# speed, each a third larger than the one before.
 SLOWDOWNS = 0.031 * 1.35 ** np.arange(16)
-# Ranges of SLOWDOWNS, up to 10 %, up to a half and above, for which parts are sought
+# Ranges of indices in SLOWDOWNS for small (up to 10 %), medium (up to a half) and large slowdowns
 _SEVERITIES = ((0, 5), (5, 11), (11, 16))
-# Probabilities with which a cause slows its tests, for which parts are sought
+# Penetrances that searches for cuts and blocks try
 SOUGHT = (ALWAYS, 0.5)
-_LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
-_SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
-_STRAYS = 0.02  # the share of tests slow for a reason of their own
-_STRAY_TESTS = 50  # that share is known as from so many
+_LEAST_GAIN = 4.0  # least gain in log likelihood that starts a search
+_SPREAD = 0.2  # relative spread of a slowdown: one cause does not slow all of its tests equally
+_STRAYS = 0.02  # prior share of strays: tests that are slow for unrelated reasons
+_STRAY_TESTS = 50  # number of tests that the prior share of strays counts as
 _LEAST_STRAYS = 0.01
-_WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
-_FAILS = 0.05  # the share of tests that fail for a reason of their own, at the least
-FAILS_IF_DEAD = 0.9  # the share of tests of a cause that makes them fail
-_FAILS_IF_SLOW = 3.0  # times as often as others
-_MOST_BY_FAILURE = 3.0  # log likelihood ratio, by which one failed test may speak for such a cause
+_WIDE = 1 / 4.5  # uniform density of a stray's value
+_FAILS = 0.05  # least share of tests that fail for unrelated reasons
+FAILS_IF_DEAD = 0.9  # probability that a test fails under a cause that makes tests fail
+_FAILS_IF_SLOW = 3.0  # how many times as often slowed tests fail
+_MOST_BY_FAILURE = 3.0  # largest log likelihood ratio of one failed test for such a cause
 
 
 class Likelihood:
-    """Densities of the tests' values, given what other causes explain already.
+    """Densities of the tests' values, given the effects already found.
 
-    A value is normal around what the causes of its test leave of the speed, or with probability
-    `strays` that of a stray. The share of strays, where they lie, and the share of tests that fail
-    are fitted to what nothing explains (empirical Bayes): many slow or failed tests without a
-    pattern are then no proof of any cause.
+    A value is normal around the speed that known causes leave, or, with probability `strays`, a
+    stray: slow for an unrelated reason. The share and location of strays and the share of failing
+    tests are fitted to the unexplained tests (empirical Bayes), so many slow or failed tests
+    without a pattern are no evidence for any cause.
 
-    base: of each test, the log slowdown that other causes explain.
-    stray: of each test, the density of its value as a stray.
+    base: the log slowdown of each test by known causes.
+    stray: the density of each test's value as a stray.
     strays: the share of strays.
     log_total: the log probability of all tests without a further cause.
     """
@@ -51,16 +51,15 @@ class Likelihood:
     ) -> None:
         """Fit the strays of the tests.
 
-        base: the log slowdown that is explained already.
-        fails: the probability of failing that is.
-        fitted: the two to which strays are fitted, by what they leave unexplained; default: `base`
-            and `fails`.
-        stray: the density of each test as a stray; default: fitted as well.
+        base: the log slowdown of each test by known causes.
+        fails: the probability that known causes make each test fail.
+        fitted: (base, fails) to fit the strays with; default: `base` and `fails`.
+        stray: the density of each test as a stray; default: fitted too.
         """
         self._observed = observed
         self.base = base
         explained, failing = fitted or (base, fails)
-        # Of each test, the probability that it fails without a further cause
+        # Probability that each test fails without a further cause
         others = observed.failed[failing < 0.5]
         share_failed = float(others.sum()) / max(1, len(others))
         usual_share = max(_FAILS, share_failed)
@@ -71,7 +70,7 @@ class Likelihood:
         if stray is None:
             stray = _stray_density(observed, odd)
         self.stray = stray
-        # Of each test, the density of its value without a further cause
+        # Density of each test's value without a further cause
         self._usual = self._density(base, np.arange(len(base)))
         passed = (1 - self._fails) * self._usual
         usual = np.where(observed.failed, self._fails, passed)
@@ -80,16 +79,16 @@ class Likelihood:
         self.log_total = float(shown.sum())
 
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
-        """Return the log likelihood ratio of each test for each slowdown, and last for a cause that
-        makes tests fail.
+        """Return the log likelihood ratio of each test for each slowdown; the last column is for a
+        cause that makes tests fail.
 
-        One table for each of the probabilities `penetrances` with which a cause affects its tests.
-        Default: all tests.
+        There is one table for each of the `penetrances`, the probabilities that a cause affects a
+        test. `tests` are indices (default: all tests).
         """
         if tests is None:
             tests = np.arange(len(self.base))
         slowed = np.maximum(self.base[tests, None], SLOWDOWNS)
-        # Of values, the ratio of their densities with and without the cause
+        # Ratio of the densities with and without the cause
         usual = self._usual[tests, None]
         affected = self._density(slowed, tests) / usual
         failed = self._observed.failed[tests, None]
@@ -107,16 +106,16 @@ class Likelihood:
         return tables
 
     def severities(self, *penetrances: float) -> list[Floats]:
-        """Return the log likelihood ratios of an operation's tests at its likeliest small, medium
-        and large slowdown.
+        """Return the log likelihood ratios of each operation's tests at its likeliest small, medium
+        and large slowdown, for each penetrance.
 
-        Those of other tests are zero, since a cause may slow one operation alone. Those of each
-        penetrance follow.
+        Each array has zeros for the tests of other operations, since a cause may slow one operation
+        alone.
         """
         tables = list[Floats]()
         collective = self._observed.collective
         layers = self.ratios(*penetrances)
-        # The last of them is for a cause that makes tests fail
+        # The last column is for a cause that makes tests fail
         layers = layers[:, :, :-1]
         for ratios, operation in product(layers, np.unique(collective)):
             is_of_operation = collective == operation
@@ -125,7 +124,9 @@ class Likelihood:
         return tables
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
-        """Return the density of those tests, for the slowdown of each or for several of them."""
+        """Return the density of the values of `tests`, given a slowdown, or several (columns), of
+        each.
+        """
         value = self._observed.value[tests]
         scale = self._observed.scale[tests]
         stray = self.stray[tests]
@@ -139,8 +140,8 @@ class Likelihood:
 
 
 def _of_failures(failed: Bools, fails: Floats) -> tuple[Floats, Floats]:
-    """Return the log likelihood ratios of failures for causes that slow tests, and of all tests for
-    one that makes them fail.
+    """Return the log likelihood ratios of a failure for causes that slow tests, and of each test
+    for causes that make tests fail.
 
     `fails` is the probability that a test fails without the cause.
     """
@@ -154,7 +155,9 @@ def _of_failures(failed: Bools, fails: Floats) -> tuple[Floats, Floats]:
 
 
 def _at_severities(ratios: Floats) -> Iterator[Floats]:
-    """Yield the ratios at the likeliest small, medium and large slowdown that gains enough."""
+    """Yield the column at the likeliest small, medium and large slowdown, if its gain is large
+    enough.
+    """
     raised = ratios.clip(min=0)
     gain = raised.sum(axis=0)
     for first, last in _SEVERITIES:
@@ -165,7 +168,7 @@ def _at_severities(ratios: Floats) -> Iterator[Floats]:
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
-    """Return the scatter of tests that are slowed: that of the others, and the spread of the
+    """Return the standard deviation of slowed tests: the noise combined with the spread of the
     slowdown.
     """
     spread = _SPREAD * slowdown
@@ -173,26 +176,26 @@ def width_of(scale: Floats, slowdown: Floats) -> Floats:
 
 
 def _groups(observed: Observed, tests: Bools) -> float:
-    """Return how many tests there are, those of the same nodes as one."""
+    """Return the number of tests, counting all tests of the same nodes as one."""
     return float(observed.share[tests].sum())
 
 
 def _share_of_strays(observed: Observed, odd: Bools) -> float:
-    """Return the share of strays, by the tests that are `odd`."""
-    # Known in advance as from so many tests, which count with those that are here
+    """Return the estimated share of strays; `odd` is the mask of slow tests without a
+    known cause.
+    """
+    # The prior counts as `_STRAY_TESTS` more tests
     strays = _groups(observed, odd) + _STRAYS * _STRAY_TESTS
     tests = _groups(observed, observed.compared) + _STRAY_TESTS
     return float(np.clip(strays / tests, _LEAST_STRAYS, 0.5))
 
 
 def _stray_density(observed: Observed, odd: Bools) -> Floats:
-    """Return the density of each test as a stray, of which those that are `odd` show where they
-    lie.
-    """
+    """Return the density of each test as a stray, fitted to the `odd` tests."""
     wide = np.full(len(odd), _WIDE)
     if _groups(observed, odd) < 5:
         return wide
-    # They lie together
+    # The odd tests have similar values
     centre = float(np.median(observed.value[odd]))
     width = np.abs(centre) * _SPREAD + 0.03
     near = _normal(observed.value - centre, width)
@@ -200,7 +203,7 @@ def _stray_density(observed: Observed, odd: Bools) -> Floats:
 
 
 def _normal(distance: Floats, width: Floats | float) -> Floats:
-    """Return the density of normal values at a distance from their mean."""
+    """Return the normal density at a distance from the mean, with standard deviation `width`."""
     height = np.exp(-0.5 * (distance / width) ** 2)
     area = width * np.sqrt(2 * np.pi)
     density: Floats = height / area

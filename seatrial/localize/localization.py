@@ -1,5 +1,5 @@
-"""From the posterior to findings, suspects, a verdict, and the next test where the tests do not
-decide. Pure.
+"""Derive findings, suspects, a verdict and, if the tests do not decide, the next test from the
+posterior. Pure.
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
-_LEAST = 4  # comparable tests
-_REASONS = 4  # parts that are listed
-_EXPLAINS = 0.5  # the share of an effect that explains its tests
-Doubt = tuple[Reason | None, NextTest | None]  # and the test that would settle it
+_LEAST = 4  # least number of comparable tests
+_REASONS = 4  # largest number of parts listed in a reason
+_EXPLAINS = 0.5  # least confidence of an effect whose tests count as explained
+Doubt = tuple[Reason | None, NextTest | None]  # what is in doubt, and the test that would decide
 _SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
 class Localization:
-    """What the tests show: the findings, the likeliest first, and the test that would decide
+    """The result of the tests: findings, the likeliest first, and the test that would decide
     between them.
     """
 
@@ -53,7 +53,7 @@ class Localization:
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
-        """Those of all findings."""
+        """The suspects of all findings."""
         suspects = list[Suspect]()
         for finding in self.findings:
             suspects += finding.suspects
@@ -76,7 +76,9 @@ class Localization:
 
 
 def tests_of(localization: Localization) -> list[dict[str, Any]]:
-    """Return each test with its median busbw, and its large messages as a share of like tests."""
+    """Return a row for each test: median busbw, and busbw of large messages relative to
+    like tests.
+    """
     seen = localization.posterior.observed
     documents = []
     for i, test in enumerate(seen.tests):
@@ -104,10 +106,10 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
 
 
 def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Localization:
-    """Say what slows tests, among nodes, GPUs, rails, links, cuts and placements.
+    """Find what slows tests, among nodes, GPUs, rails, links, cuts and placements.
 
-    `groups` are nodes that share a switch, rack or block, by its name. The large messages are
-    looked at first, then those of other sizes for faults that only these show.
+    `groups` are the nodes behind each switch, rack or block, by its name. Large messages are
+    examined first, then other sizes for faults that only these show.
     """
     groups = groups or {}
     comparison = Comparison(tests)
@@ -122,7 +124,9 @@ def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Loca
 
 
 def _with_band(first: Localization, of_band: Localization) -> Localization:
-    """Add what other sizes name; if all was fine so far, what they cannot decide."""
+    """Add the new findings of another band of message sizes; if `first` passed, return `of_band` if
+    it has any finding.
+    """
     new = _new_in(of_band, first)
     if not new:
         if first.verdict is Verdict.PASS and of_band.findings:
@@ -142,8 +146,8 @@ def _with_band(first: Localization, of_band: Localization) -> Localization:
 
 
 def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
-    """Return what a band names on other nodes than those found; nothing beside a cut or a cause on
-    all nodes.
+    """Return the named findings of a band that are on nodes not blamed so far; none if a cut or a
+    cause on all nodes is known.
     """
     known = set[str]()
     for finding in first.findings:
@@ -163,10 +167,10 @@ def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    """Effects that tests support and none contradicts, their findings, and the keys of causes that
-    are contradicted.
+    """The supported and uncontradicted effects with their findings, and the keys of contradicted
+    causes.
 
-    `apart` is a test that tells causes apart, where one would.
+    `apart` is the test that would decide between causes, if there is one.
     """
 
     posterior: Posterior
@@ -176,7 +180,7 @@ class _Explanation:
 
     @classmethod
     def of(cls, posterior: Posterior, band: Band) -> "_Explanation":
-        """Leave out the effects that few tests support or that tests contradict."""
+        """Leave out effects with too few slow tests, and those that tests contradict."""
         posterior = with_variants(posterior)
         backed = [effect for effect in posterior.effects if supported(posterior, effect)]
         posterior = replace(posterior, effects=tuple(backed))
@@ -194,8 +198,8 @@ class _Explanation:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether other causes may explain more: those that were sought are contradicted, too few,
-        or an unsure cut.
+        """Whether other causes may explain more: an effect is contradicted, a cut is unsure, or
+        slow tests remain unexplained.
         """
         if self.contradicted:
             return True
@@ -205,7 +209,7 @@ class _Explanation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it names all that slows tests."""
+        """Whether the named findings explain all slow tests."""
         if not self.findings or self.contradicted:
             return False
         if len(named_of(self.findings)) < len(self.findings):
@@ -214,7 +218,7 @@ class _Explanation:
 
 
 def _localized(observed: Observed, groups: Switches, band: Band) -> Localization:
-    """Localize by the messages of a band."""
+    """Localize by the message sizes of one band."""
     explanation = _Explanation.of(infer(observed, groups), band)
     if explanation.is_doubtful:
         excluded = explanation.contradicted
@@ -241,7 +245,9 @@ def _localized(observed: Observed, groups: Switches, band: Band) -> Localization
 
 
 def _misfit(settled: Posterior, best: str) -> Doubt:
-    """Return that the `best` explanation leaves slow tests, and the first of these."""
+    """Return the doubt that slow tests remain unexplained by the `best` explanation, with the first
+    of them to repeat.
+    """
     observed = settled.observed
     odd = unsettled(settled)
     first = int(np.argmax(odd))
@@ -258,9 +264,7 @@ def _misfit(settled: Posterior, best: str) -> Doubt:
 
 
 def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> Doubt:
-    """Return what is open, and the test that would decide; `apart` is one that tells causes
-    apart.
-    """
+    """Return what is undecided, and the test that would decide; `apart` if it is given."""
     undecided = [effect for effect in posterior.effects if effect.confidence < NAMED]
     unsure = [finding for finding in findings if not finding.named]
     next_test = apart
@@ -290,7 +294,9 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
 
 
 def _concluded(posterior: Posterior, findings: Findings, doubt: Doubt) -> Localization:
-    """Return the verdict, by what is named, what is in doubt, and how many tests there are."""
+    """Return the localization with its verdict, from the named findings, the doubt and the number
+    of tests.
+    """
     observed = posterior.observed
     compared = int(observed.compared.sum())
     reason, next_test = doubt
@@ -317,7 +323,7 @@ def _concluded(posterior: Posterior, findings: Findings, doubt: Doubt) -> Locali
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:
-    """Return a sort key: what is named first, the worst before the surest; then what may be, the
+    """Return a sort key: named findings first, the slowest before the surest; then others, the
     likeliest first.
     """
     if finding.named:
@@ -326,7 +332,7 @@ def _rank(finding: Finding) -> tuple[bool, float, float]:
 
 
 def _verdict(findings: Findings) -> Verdict:
-    """Return the verdict for what is named: it fails below half of the speed."""
+    """Return the verdict of the named findings: fail if they leave less than half of the speed."""
     half = np.log(2)
     for finding in named_of(findings):
         if finding.slowdown > half:

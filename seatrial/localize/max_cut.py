@@ -8,15 +8,15 @@ import numpy as np
 
 from seatrial.localize.observations import Floats, Ints
 
-_STARTS = 4  # of the search for a partition
-_STEPS = 200  # of power iteration
-_DENSE = 16  # cells of a matrix for each pair, up to which it is quicker than the list of pairs
+_STARTS = 4  # random starts of the search
+_STEPS = 200  # steps of power iteration
+_DENSE = 16  # most matrix cells per pair at which a dense matrix is faster than a list of pairs
 
 
 def max_cut(ends: Ints, weight: Floats, n: int) -> Floats:
-    """Return the side of each node, +1 or -1, with the largest sum of weights of pairs across.
+    """Return the side of each node, +1 or -1, that maximizes the sum of weights across.
 
-    `ends` are the two nodes of each pair, a row for each.
+    `ends` are the two node numbers of each pair, a row for each.
     """
     graph = _Graph(ends, weight, n)
     random = np.random.default_rng(0)
@@ -28,13 +28,13 @@ def max_cut(ends: Ints, weight: Floats, n: int) -> Floats:
 class _Graph:
     """Nodes 0 to n - 1 with a weight for each pair; sides are +1 and -1.
 
-    Each pair is there from both of its ends, in the order of the nodes.
+    Each pair is stored twice, once for each of its nodes, ordered by node.
 
-    _node: the end of each pair.
-    _other: its other end.
-    _weight: its weight.
-    _first: of each node, the place of its first pair.
-    _matrix: the weights by both ends, of a graph that has most pairs.
+    _node: a node of each pair.
+    _other: the other node.
+    _weight: the weight of the pair.
+    _first: the index of the first pair of each node.
+    _matrix: the weights as a dense matrix; None for a sparse graph.
     """
 
     def __init__(self, ends: Ints, weight: Floats, n: int) -> None:
@@ -53,14 +53,14 @@ class _Graph:
             self._matrix[self._node, self._other] = self._weight
 
     def across(self, side: Floats) -> float:
-        """Return the sum of the weights of pairs across."""
+        """Return the sum of the weights of pairs with nodes on different sides."""
         is_across = side[self._node] != side[self._other]
-        # Each pair is there from both of its ends
+        # Each pair is stored twice
         twice = self._weight[is_across].sum()
         return float(twice) / 2
 
     def pulls(self, sides: Floats) -> Floats:
-        """Return for each node the sum of weight times the other end's side, for each row of
+        """Return, for each node, the sum of weight times the other end's side, for each row of
         `sides`.
         """
         if self._matrix is not None:
@@ -72,14 +72,14 @@ class _Graph:
         return pulls
 
     def spectral(self, random: np.random.Generator) -> Floats:
-        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from
-        random starts, a row for each.
+        """Return random starts, a row each: the signs of the leading eigenvector of the normalized
+        Laplacian, by power iteration.
         """
         strength = np.abs(self._weight)
         degree = np.bincount(self._node, strength, self._n)
         scale = degree.clip(min=1e-9) ** -0.5
         vectors = random.standard_normal((_STARTS, self._n))
-        # By the normalized Laplacian, whose leading eigenvector it is; a step at most doubles it
+        # Multiply by the normalized Laplacian; a step at most doubles the vector
         for _ in range(_STEPS):
             scaled = scale * vectors
             vectors -= scale * self.pulls(scaled)
@@ -88,7 +88,9 @@ class _Graph:
         return sides
 
     def improved(self, side: Floats) -> Floats:
-        """Return the sides after single nodes have changed over, the one that gains most first."""
+        """Return the sides after moving single nodes, the one with the largest gain first, until
+        none gains.
+        """
         side = side.copy()
         (pulls,) = self.pulls(side[None])
         gain = side * pulls
@@ -98,7 +100,7 @@ class _Graph:
                 break
             side[best] = -side[best]
             gain[best] = -gain[best]
-            # What the nodes that it has pairs with would gain now
+            # Update the gains of its neighbours
             first = self._first[best]
             end = self._first[best + 1]
             others = self._other[first:end]

@@ -1,9 +1,9 @@
-"""Which nodes of a cut, a leaf switch or a socket are sure, and which may belong to it or not.
+"""Find which nodes surely belong to a cut, leaf switch or socket, and which may or may not.
 
 Pure.
 
-A search finds one division of the nodes; the tests may fit others that differ by a node. Each node
-is weighed by its own tests, the others as they were found (naive Bayes).
+A search finds one set of nodes; the tests may fit others that differ by a node. Each node is
+weighed by its own tests, with all other nodes fixed (naive Bayes).
 """
 
 from collections import Counter, defaultdict
@@ -21,14 +21,14 @@ from seatrial.localize.group_tests import GroupTest, Names, joined
 from seatrial.localize.observations import Floats, Ints, Observed
 from seatrial.localize.posterior import Posterior
 
-_STRAYS = 0.03  # the share of tests that are slow for a reason of their own
-_SURE = log(9)  # log odds
-_ByGroup = defaultdict[str, dict[int, float]]  # log odds of a node, by the place of a group
+_STRAYS = 0.03  # share of strays: tests that are slow for unrelated reasons
+_SURE = log(9)  # log odds from which a node is sure
+_ByGroup = defaultdict[str, dict[int, float]]  # log odds of each node, by the index of a group
 
 
 def unsure_nodes(posterior: Posterior, cause: Cause) -> Names:
-    """Return nodes whose odds to belong to a cause of several nodes, or to its group, are between
-    1:9 and 9:1.
+    """Return the nodes whose odds to belong to a cause of several nodes, or to their side of a cut,
+    are between 1:9 and 9:1.
     """
     if cause.kind == "cut":
         return _unsure_of_cut(posterior, cause)
@@ -38,15 +38,15 @@ def unsure_nodes(posterior: Posterior, cause: Cause) -> Names:
 
 
 def with_variants(posterior: Posterior) -> Posterior:
-    """Return the effects with causes that differ from the likeliest in unsure nodes alone taken
-    together with it.
+    """Merge causes that differ from the likeliest one of an effect only in unsure nodes into that
+    cause.
     """
     effects = [_with_variants(posterior, effect) for effect in posterior.effects]
     return replace(posterior, effects=tuple(effects))
 
 
 def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
-    """Return the effect of which variants of its likeliest cause add to the share of that cause."""
+    """Return the effect with the shares of variants of its likeliest cause added to that cause."""
     first, *others = effect.causes
     share, *shares = effect.shares
     causes = [first]
@@ -73,7 +73,7 @@ def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
 
 
 def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
-    """Return the nodes in which two leaves, sockets or cuts in two differ; none for other
+    """Return the nodes in which two leaves, two sockets or two bisections differ; empty for other
     causes.
     """
     if len(one.sides) > 2:
@@ -87,13 +87,13 @@ def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
     nodes = set(one.nodes).symmetric_difference(other.nodes)
     if not one.sides:
         return nodes
-    # The other side of a cut may be named
+    # The two cuts may name opposite sides
     rest = set(posterior.observed.nodes - nodes)
     return min(nodes, rest, key=len)
 
 
 def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
-    """Return the log odds of each test that the cause touches it, by whether it is slow."""
+    """Return, for each test, the log odds that the cause affects it, given whether it is slow."""
     observed = posterior.left_to(cause)
     tests = posterior.tests_of(cause)
     within = slowed_operations(observed, tests)
@@ -103,7 +103,7 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     slow = log(share / _STRAYS)
     fine = log((1 - share) / (1 - _STRAYS))
     odds = np.where(observed.bad, slow, fine)
-    # Where none is slow, all may be
+    # If no like test is slow, all may be slow
     flat = posterior.observed.levels.flat
     informative = within & ~flat[observed.like]
     slower = posterior.slower_than_by(cause)
@@ -112,7 +112,9 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
 
 
 def _share_slow(observed: Observed, tests: Ints) -> float:
-    """Return the share of the tests that are slow, more than strays and less than all."""
+    """Return the share of slow tests, clipped to twice the share of strays and to one minus that
+    share.
+    """
     if not len(tests):
         return 0.5
     share = observed.bad[tests].mean()
@@ -120,11 +122,11 @@ def _share_slow(observed: Observed, tests: Ints) -> float:
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> Names:
-    """Return nodes that are about as likely in another group; of more than two groups also in one
-    of their own.
+    """Return the nodes that are about as likely in another group, or, with more than two groups, in
+    one of their own.
 
-    So are those that no chain of tests joins with most: together they may be on either side. Of two
-    of many groups that no slow test tells apart, the nodes of the smaller are.
+    Also nodes that tests do not connect to most others, as they may be on either side together, and
+    the nodes of the smaller of two groups that no slow test separates.
     """
     tests = posterior.observed.tests
     odds = _log_odds(posterior, cause)
@@ -137,7 +139,7 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> Names:
     unsure = set[str]()
     if len(sides) > 2:
         unsure = _of_alike_groups(sides, with_group)
-    # A slow test across is evidence for a border, so the least sum is the likeliest group
+    # A slow test is evidence for a border, so the likeliest group has the least sum
     for node, across in with_group.items():
         own = across.pop(group_of[node])
         if len(sides) > 2:
@@ -149,9 +151,9 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> Names:
 
 
 def _by_group(tests: Sequence[GroupTest], odds: Floats, sides: Sides) -> _ByGroup:
-    """Return the log odds that tests of each node with each group are slow, summed.
+    """Return, for each node and group, the summed log odds that a border is between them.
 
-    A test tells of a node what it has to do with the group that all others of it are in.
+    Only tests whose other nodes are all in one group count.
     """
     group_of = side_by_node(sides)
     nothing = dict.fromkeys(range(len(sides)), 0.0)
@@ -172,7 +174,7 @@ def _by_group(tests: Sequence[GroupTest], odds: Floats, sides: Sides) -> _ByGrou
 
 
 def _of_alike_groups(sides: Sides, by_group: _ByGroup) -> set[str]:
-    """Return the nodes of the smaller of each two groups that no slow test tells apart."""
+    """Return, for each two groups that slow tests do not separate, the nodes of the smaller one."""
     nodes = set[str]()
     for one, other in combinations(range(len(sides)), 2):
         apart = sum(by_group[node][other] for node in sides[one])
@@ -183,10 +185,10 @@ def _of_alike_groups(sides: Sides, by_group: _ByGroup) -> set[str]:
 
 
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> Names:
-    """Return nodes that are about as likely in the set as not.
+    """Return the nodes that are about as likely to be in the set as not.
 
-    A slow test counts for a node if no other node of it may be in the set; a fine one against all
-    of its nodes, or by the same rule if tests within the set are fine.
+    A slow test counts for a node if no other node of the test may be in the set. A fine test counts
+    against all of its nodes; for causes at one end, by the same rule as a slow test.
     """
     users = [_users(test, cause) for test in posterior.observed.tests]
     odds = _log_odds(posterior, cause).tolist()
@@ -197,7 +199,7 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> Names:
         for node, log_odds in _evidence(users, odds, cause, possible).items():
             if abs(log_odds) < _SURE:
                 more.add(node)
-        # What may belong to the set may be what explains the tests of others
+        # A node that may be in the set may also explain tests of others
         if more <= unsure:
             return tuple(sorted(unsure))
         unsure |= more
@@ -206,7 +208,9 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> Names:
 def _evidence(
     users: Sequence[set[str]], odds: Sequence[float], cause: Cause, possible: set[str]
 ) -> dict[str, float]:
-    """Return the log odds of each node, if the `possible` ones may be in the set."""
+    """Return the log odds of each node to be in the set, if the nodes in `possible` may be
+    in it.
+    """
     evidence: dict[str, float] = defaultdict(float)
     for nodes, log_odds in zip(users, odds, strict=True):
         is_against_all = log_odds < 0 and not cause.at_one_end
@@ -217,7 +221,7 @@ def _evidence(
 
 
 def _users(test: GroupTest, cause: Cause) -> set[str]:
-    """Return the nodes that take part in a test with a GPU of the cause."""
+    """Return the nodes that take part in the test with a blamed GPU."""
     blamed = set(cause.gpus)
     users = set[str]()
     for node, gpus in test.ends:

@@ -16,21 +16,21 @@ from seatrial.localize.group_tests import Addresses, GroupTest, Names
 from seatrial.localize.posterior import Posterior
 from seatrial.text.printable import printable
 
-# Among how many of each a test is sought
-_HELPERS = 4  # nodes that are fine
+# Limits on the candidates for the next test
+_HELPERS = 4  # fine nodes
 _ADDRESSES = 3
-_SUSPECTS = 6  # nodes
+_SUSPECTS = 6  # suspected nodes
 
 
 @dataclass(frozen=True, slots=True)
 class NextTest:
-    """A test to run: nodes, and the addresses of the GPUs of each where they matter."""
+    """A test to run: its nodes, and the GPU addresses of each node if they matter."""
 
     nodes: Names
     gpus: Addresses = ()
 
     def __str__(self) -> str:
-        """Format the test as a reason has it."""
+        """Format the test for use in a reason."""
         if not self.gpus:
             return " and ".join(map(printable, self.nodes))
         ends = []
@@ -42,7 +42,7 @@ class NextTest:
         return " and ".join(ends)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of the test in that of a localization."""
+        """Return the test as a JSON object."""
         gpus = [list(each) for each in self.gpus]
         return {"nodes": list(self.nodes), "gpus": gpus}
 
@@ -70,9 +70,9 @@ def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
 
 
 def _affects_gpus(cause: Cause, trial: GroupTest) -> bool:
-    """Return whether a test has GPUs of a cause.
+    """Return whether the test uses GPUs of the cause.
 
-    One at one end slows no test that is within its nodes and on its rail.
+    A cause at one end does not slow tests within its nodes and on a single rail.
     """
     nodes = set(cause.nodes or trial.nodes)
     is_within = nodes.issuperset(trial.nodes) and not trial.crossed
@@ -84,12 +84,12 @@ def _affects_gpus(cause: Cause, trial: GroupTest) -> bool:
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
-    """Return the pair whose result is least certain before it is run: about half of the shares
-    expect it to be slow.
+    """Return the pair whose result is least certain: the causes that would slow it have about half
+    of the shares.
     """
 
     def certainty(test: NextTest) -> float:
-        """Return how far the share of the causes that expect it to be slow is from a half."""
+        """Return the distance from 0.5 of the summed shares of causes that would slow the test."""
         causes = zip(effect.causes, effect.shares, strict=True)
         slow = sum(share for cause, share in causes if affects(cause, test))
         return abs(slow - 0.5)
@@ -98,8 +98,8 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
 
 
 def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> NextTest:
-    """Return a pair that shows whether the first `unsure` node belongs to a cause; without any, its
-    slowest test.
+    """Return a pair that shows whether the first `unsure` node belongs to the cause; if there is
+    none, the cause's slowest test.
     """
     observed = posterior.observed
     tests = posterior.tests_of(cause)
@@ -117,8 +117,8 @@ def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> Next
 def untested_pair(
     tests: Iterable[GroupTest], some: Iterable[str], others: Iterable[str]
 ) -> tuple[str, str] | None:
-    """Return a pair of one of `some` and one of the `others`, the first that no test was of; else
-    the first.
+    """Return the first untested pair of a node in `some` and one in `others`; else the first pair,
+    None if there is none.
     """
     tested = {frozenset(test.nodes) for test in tests}
     first = None
@@ -130,8 +130,8 @@ def untested_pair(
 
 
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
-    """Return a pair with half of a cause's GPUs, which always took part together; None if a test
-    separates them.
+    """Return a pair that uses half of the cause's GPUs; None if an earlier test already separates
+    them.
     """
     if len(cause.gpus) < 2:
         return None
@@ -151,14 +151,12 @@ def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
 
 
 def repeated(test: GroupTest) -> NextTest:
-    """Return the test once more."""
+    """Return the same test, to be repeated."""
     return NextTest(test.nodes, test.gpus)
 
 
 def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
-    """Yield pairs of suspected nodes with each other and with nodes that are fine, and the slowest
-    test once more.
-    """
+    """Yield pairs of suspected and fine nodes in all combinations, and the slowest test again."""
     tests = posterior.observed.tests
     slow = _slow_tests(posterior, effect.causes)
     suspects = _suspects(tests, slow, effect.causes)
@@ -188,7 +186,7 @@ def _slow_tests(posterior: Posterior, causes: Sequence[Cause]) -> list[int]:
 def _suspects(
     tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
 ) -> list[str]:
-    """Return a few of the nodes of each cause; where causes have none, those of slow tests."""
+    """Return a few nodes of each cause; if the causes have none, the nodes of slow tests."""
     nodes = list[str]()
     for cause in causes:
         nodes += cause.nodes[:_SUSPECTS]
@@ -200,7 +198,7 @@ def _suspects(
 
 
 def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
-    """Return nodes with the most tests that were fine, and none in a slow one if there are such."""
+    """Return the nodes, other than suspects, with the fewest slow tests for each fine test."""
     observed = posterior.observed
     fine = Counter[str]()
     slow = Counter[str]()
@@ -211,7 +209,7 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
             fine.update(test.nodes)
 
     def slow_to_fine(node: str) -> tuple[float, str]:
-        """Return how often a node was slow, by how often it was fine."""
+        """Return the ratio of slow to fine tests of a node, and its name."""
         return slow[node] / fine[node], node
 
     return nsmallest(_HELPERS, fine.keys() - suspects, key=slow_to_fine)
@@ -220,8 +218,8 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
 def _settings(
     tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
 ) -> list[Addresses]:
-    """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that
-    separate causes.
+    """Return GPU addresses for both nodes of a pair: those of slow tests, equal or crossed, and
+    sets that separate causes.
     """
     of_tests = _most_common_gpus(tests)
     if not any(of_tests):
@@ -236,7 +234,7 @@ def _settings(
 
 
 def _most_common_gpus(tests: Sequence[GroupTest]) -> list[Names]:
-    """Return the sets of GPUs with which nodes took part most often."""
+    """Return the sets of GPU addresses that nodes used most often."""
     times = Counter[Names]()
     for test in tests:
         times.update(test.gpus)
@@ -244,8 +242,8 @@ def _most_common_gpus(tests: Sequence[GroupTest]) -> list[Names]:
 
 
 def _dividing(causes: Sequence[Cause]) -> list[Names]:
-    """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets,
-    and each of them.
+    """Return sets of GPU addresses that separate the causes: the union of half of the blamed sets,
+    and each set.
     """
     every = [cause.gpus for cause in causes if cause.gpus]
     blamed = list(dict.fromkeys(every))

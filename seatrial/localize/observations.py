@@ -1,4 +1,4 @@
-"""Tests of groups of nodes as numbers: the log ratio to what like tests reach, and its noise.
+"""Tests of groups of nodes as numbers: the log ratio to the level of like tests, and its noise.
 
 Pure.
 """
@@ -20,45 +20,46 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
-_FAST_SHARE = 0.05  # of like tests, at the least: groups of nodes slow most of them
-_SIGMA = 0.03  # what a healthy pair scatters by, until tests show it
+_FAST_SHARE = 0.05  # least share of like tests that is fast: a slow node slows most tests of groups
+_SIGMA = 0.03  # prior standard deviation of healthy tests
 _SIGMA_FLOOR = 0.01
-_PRIOR_TESTS = 4  # that it counts for
-_FAR = 6 * _SIGMA  # below the fastest tests, what lies so low is slow and no noise
-_MAD = 1.4826  # sigma of normal values, of which the median absolute deviation is 1
-_EFFICIENCY = 0.37  # of MAD, by which so many tests count
-_HALVES = 20  # tests from which their shortest half is wide enough
-_SHORTH = 1.15  # its bias
-_LEAST_SCATTER = 4  # tests
+_PRIOR_TESTS = 4  # number of tests that the prior counts as
+_FAR = 6 * _SIGMA  # tests this far below the fastest are slow, not noise
+_MAD = 1.4826  # ratio of sigma to the median absolute deviation (MAD) of normal values
+_EFFICIENCY = 0.37  # statistical efficiency of the MAD
+_HALVES = 20  # least number of values to estimate sigma from their shortest half
+_SHORTH = 1.15  # correction for the bias of the shortest half
+_LEAST_SCATTER = 4  # least number of tests to estimate scatter from
 _LOWEST = -4.0
 _HIGHEST = 0.5
 _FAST = 0.15
-# How likely one, two or three faults more are, which may slow all tests of a kind
+# Prior probabilities of one, two and three further faults, which may slow all tests of a kind
 _MORE_FAULTS = (0.3, 0.15, 0.05)
 
-# Of message sizes; the large ones are the plateau
+# Bands of message sizes; `large` is the plateau
 Band = Literal["large", "largest", "middle", "small"]
 BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
 
 
 @dataclass(frozen=True)
 class Levels:
-    """Like tests of which none is slow: either all are fine, or faults slow all of them, and the
-    level is theirs.
+    """Sets of like tests without a slow one: either all tests are fine, or faults slow all of them.
 
-    Such tests say little for a part, and nothing if the known faults and this part touch every one
-    of them. They say much beside a test of nodes that are `clear`: fine in tests like which others
-    are slow.
+    Such tests are weak evidence about a part, and none if all of them touch the part or known
+    faults. They are strong evidence next to a test of `clear` nodes, which were fine while like
+    tests were slow.
+
+    flat: for each set of like tests, whether none is slow.
     """
 
     flat: Bools
-    clear: Bools  # of each test
-    sets: Floats  # how many different groups of nodes they have
-    reach: Floats  # the share of all nodes that one test has
+    clear: Bools  # whether each test has clear nodes only
+    sets: Floats  # number of different groups of nodes in each set
+    reach: Floats  # share of all nodes in one test of each set
 
     @classmethod
     def of(cls, observed: "Observed") -> "Levels":
-        """Find the like tests of which none is slow, and the nodes that are clear."""
+        """Find the sets of like tests without a slow one, and the tests of clear nodes."""
         kinds = len(observed.like_sizes)
         bad = np.bincount(observed.like[observed.bad], minlength=kinds)
         flat: Bools = bad == 0
@@ -75,9 +76,10 @@ class Levels:
         )
 
     def doubt(self, like: Ints, without: Floats) -> Floats:
-        """Return the probability that faults elsewhere slow all tests without a part.
+        """Return the probability that other faults slow all like tests that do not touch a part.
 
-        They are the share `without` of like tests.
+        `like` are numbers of sets of like tests, and `without` is the share of each set that does
+        not touch the part.
         """
         others = self.sets[like] * without
         missed = 1 - self.reach[like]
@@ -89,7 +91,9 @@ class Levels:
 
 
 def _clear(observed: "Observed", flat: Bools) -> Bools:
-    """Return the fine tests of nodes that were fine in tests like which others are slow."""
+    """Return the mask of fine tests whose nodes were all fine in tests while like tests
+    were slow.
+    """
     telling = observed.fine & ~observed.fast
     telling &= ~flat[observed.like]
     nodes = observed.nodes_of(np.flatnonzero(telling))
@@ -101,15 +105,15 @@ def _clear(observed: "Observed", flat: Bools) -> Bools:
 
 @dataclass(frozen=True)
 class Observed:
-    """What each test shows.
+    """What each test shows, as arrays with an entry for each test.
 
-    value: the log ratio to like tests.
-    scale: the noise of that.
+    value: the log ratio to the level of like tests.
+    scale: the noise of the value.
     failed: whether it has no value.
-    alone: whether nothing is comparable with it; then it shows nothing.
-    weight: what it counts. What else slowed a test slowed those of the same nodes on other GPUs:
-        m of them that are slow have the weight of sqrt(m).
-    share: that of a test among all of the same nodes.
+    alone: whether it has no like test; then it shows nothing.
+    weight: its weight as evidence. Tests of the same nodes on other GPUs are not independent: each
+        of m slow ones has weight 1 / sqrt(m).
+    share: its share among all tests of the same nodes.
     collective: the number of its collective, from 0.
     like: the number of its set of like tests, from 0.
     """
@@ -137,7 +141,7 @@ class Observed:
         return nodes
 
     def within(self, nodes: set[str], places: Iterable[int]) -> list[int]:
-        """Return those of the tests at these places that are of the nodes alone."""
+        """Return the indices in `places` of the tests that have no other nodes than `nodes`."""
         within = list[int]()
         for i in places:
             if nodes.issuperset(self.tests[i].nodes):
@@ -145,60 +149,60 @@ class Observed:
         return within
 
     def bad_of(self, tests: Ints) -> Ints:
-        """Return those of the tests that are slow or failed."""
+        """Return the indices in `tests` of slow or failed tests."""
         return tests[self.bad[tests]]
 
     @cached_property
     def compared(self) -> Bools:
-        """Tests that have a value, and others that it is compared with."""
+        """Tests that have both a value and a like test to compare it with."""
         return ~self.failed & ~self.alone
 
     @cached_property
     def like_sizes(self) -> Ints:
-        """How many like tests there are that are compared."""
+        """The number of compared tests in each set of like tests."""
         kinds = int(self.like.max(initial=-1)) + 1
         return np.bincount(self.like[self.compared], minlength=kinds)
 
     @cached_property
     def levels(self) -> Levels:
-        """What is known of like tests of which none is slow, by the number of these."""
+        """What is known of the level of each set of like tests."""
         return Levels.of(self)
 
     @cached_property
     def slow(self) -> Bools:
-        """Below like tests by more than noise: three times its scale."""
+        """Whether each test is below the level by more than three times its noise."""
         least = -3 * self.scale
         return self.compared & (self.value < least)
 
     @cached_property
     def fine(self) -> Bools:
-        """As fast as like tests, or faster."""
+        """Whether each test is at the level of like tests, or faster."""
         return self.compared & ~self.slow
 
     @cached_property
     def bad(self) -> Bools:
-        """Slow or failed."""
+        """Whether each test is slow or failed."""
         return self.slow | self.failed
 
     @cached_property
     def fast(self) -> Bools:
-        """Faster than what is taken for the usual speed."""
+        """Whether each test is faster than the level by more than noise."""
         least = np.maximum(5 * self.scale, _FAST)
         return self.compared & (self.value > least)
 
 
 class Comparison:
-    """Tests beside those that are like them, of which each band of message sizes is observed.
+    """Tests with their like tests, from which each band of message sizes is observed.
 
-    _group: of each test, the number of its nodes with how many GPUs each takes part with.
-    _setting: of each test, the number of its nodes with these GPUs themselves.
-    _kind: of each test, the number of its setting with an operation.
-    _logs: of each set of like tests, their places, and the log ratio of each to the level of all,
-        a column for each message size.
+    _group: for each test, the number of its nodes with their GPU counts.
+    _setting: for each test, the number of its nodes with their GPU addresses.
+    _kind: for each test, the number of its setting with its operation.
+    _logs: for each set of like tests, their indices, and the log ratios to the level, a row for
+        each test and a column for each message size.
     """
 
     def __init__(self, tests: Sequence[GroupTest]) -> None:
-        """Number what the tests have in common."""
+        """Number the groups, settings, kinds and sets of like tests."""
         self._tests = Tests(tests)
         self._failed = np.array([test.failed for test in tests], dtype=bool)
         self._collective = numbered(test.collective for test in tests)
@@ -248,11 +252,11 @@ class Comparison:
         )
 
     def _weights(self, slow: Bools) -> Floats:
-        """Return the weight of each test: less if it is old, or if others of its nodes are no
-        independent evidence.
+        """Return the weight of each test, lower if it is old or not independent of others.
 
-        m that are slow on different GPUs or in different operations count as sqrt(m), as do m
-        operations that are fine.
+        Each of m slow tests of the same nodes, on different GPUs or in different operations, is
+        divided by sqrt(m), as is each of m fine tests of the same nodes and GPUs in different
+        operations.
         """
         slow_alike = self._kinds(self._group, slow)
         fine_alike = self._kinds(self._setting, ~slow)
@@ -261,8 +265,8 @@ class Comparison:
         return own * alike**-0.5
 
     def _kinds(self, within: Ints, some: Bools) -> Ints:
-        """Return for each test how many kinds `some` of the same number `within` are, at least
-        1.
+        """Return, for each test, the number of kinds among the tests of the mask `some` with the
+        same number in `within`, at least 1.
         """
         _, first = np.unique(self._kind[some], return_index=True)
         of_kinds = within[some][first]
@@ -271,12 +275,12 @@ class Comparison:
 
 
 def ints(numbers: Sequence[int]) -> Ints:
-    """Return the numbers as an array, of integers even if there are none."""
+    """Return the numbers as an integer array, even if it is empty."""
     return np.array(numbers, dtype=np.int64)
 
 
 def numbered(keys: Iterable[object]) -> Ints:
-    """Number the keys from 0 in the order in which they come."""
+    """Return a number for each key, from 0 in the order of first occurrence."""
     number: dict[object, int] = {}
     numbers = list[int]()
     for key in keys:
@@ -285,13 +289,13 @@ def numbered(keys: Iterable[object]) -> Ints:
 
 
 def _numbered_together(numbers: Ints, keys: Sequence[object]) -> Ints:
-    """Number the pairs of a number and a key."""
+    """Return a number for each pair of a number and a key."""
     return numbered(zip(numbers.tolist(), keys, strict=True))
 
 
 def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
-    """Return the log ratio of each sweep to the level of all, a column for each size; NaN if no
-    other has it.
+    """Return the log ratio of each sweep to the level of all, with a column for each size; NaN
+    where there is no other sweep.
     """
     sizes = sorted(set().union(*sweeps))
     rows = [[sweep.get(size, 0) for size in sizes] for sweep in sweeps]
@@ -308,8 +312,8 @@ def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
 
 
 def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
-    """Return the median log ratio of each sweep over the sizes of a band, NaN without any, and the
-    noise by scatter.
+    """Return the median log ratio of each sweep over the sizes of a band, NaN if it has none, and
+    the noise from the scatter between sizes.
     """
     in_band = _of_band(~np.isnan(logs), band)
     plateau = np.where(in_band, logs, np.nan)
@@ -321,7 +325,7 @@ def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
 
 
 def _of_band(known: Bools, band: Band) -> Bools:
-    """Return which of the sizes of each sweep are in the band, of those that have a value."""
+    """Return the mask of the known sizes of each sweep that are in the band."""
     largest_first = np.cumsum(known[:, ::-1], axis=1)
     from_top = largest_first[:, ::-1]
     from_bottom = np.cumsum(known, axis=1)
@@ -340,10 +344,10 @@ def _of_band(known: Bools, band: Band) -> Bools:
 
 
 def _scatter(plateau: Floats) -> float:
-    """Return half of the scatter between sizes: the shortest interval with half of the tests.
+    """Return half of the scatter between the smallest and the largest size; 0 for too few tests.
 
-    It is that between the smallest and the largest size. A fault slows most tests at all sizes
-    alike, so it does not count as noise; 0 for tests of one size.
+    It is estimated from the shortest interval with half of the tests. A fault slows most tests at
+    all sizes equally, so it does not count as noise.
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
@@ -358,8 +362,8 @@ def _scatter(plateau: Floats) -> float:
 
 
 def _shortest_half(values: Floats) -> float:
-    """Return the width of the shortest interval with half of the values, 1.349 sigma of normal ones
-    (the shorth).
+    """Return the width of the shortest interval with half of the values: 1.349 sigma if they are
+    normal (the shorth).
     """
     ordered = np.sort(values)
     half = len(ordered) // 2
@@ -369,10 +373,10 @@ def _shortest_half(values: Floats) -> float:
 
 
 def fast_level(values: Floats) -> float:
-    """Return the level of the fast tests: the highest at which a twentieth of them agree.
+    """Return the level of the fast tests: the highest one at which a twentieth of the tests agree.
 
-    With two or three tests it is the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a
-    twentieth, taken from above, then the median around it.
+    With two or three tests it is the highest value. Otherwise it is the highest half-sample mode
+    (Bickel and Fruehwirth, 2006) of a twentieth, then the median of the values around it.
     """
     if len(values) < 4:
         return float(values.max())
@@ -387,7 +391,7 @@ def fast_level(values: Floats) -> float:
     fast = ordered[ordered >= ends[0] - _FAR]
     sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _sigma_of_half(fast)))
     gaps = ends[:-1] - ends[1:]
-    # Above a gap five times as wide, tests agree however much they scatter
+    # Tests above a gap five times as wide as their spread agree, whatever their scatter
     apart = max(gaps, default=0.0) / 5
     widest = max(3 * spans.min(), 2 * sigma, apart)
     first = int(np.argmax(spans <= widest))
@@ -395,7 +399,7 @@ def fast_level(values: Floats) -> float:
     level = float(np.median(top))
     scale = max(float(spans[first]) / 2, sigma)
     floor = min(_SIGMA_FLOOR, sigma)
-    # The median of what is near, until it stays
+    # Repeat the median of the values nearby until it no longer changes
     for _ in range(5):
         is_near = np.abs(ordered - level) <= 3 * scale
         near = ordered[is_near]
@@ -405,23 +409,25 @@ def fast_level(values: Floats) -> float:
 
 
 def _sigma_of_half(values: Floats) -> float:
-    """Return sigma by the shortest half of the values; infinite if these are too few."""
+    """Return sigma estimated from the shortest half of the values; infinite if there are
+    too few.
+    """
     if len(values) < _HALVES:
         return inf
     return _SHORTH * _shortest_half(values) / 1.349
 
 
 def _sigma_by_mad(deviations: Floats) -> float:
-    """Return sigma by the median absolute deviation."""
+    """Return sigma estimated from the median absolute deviation."""
     median = np.median(np.abs(deviations))
     return _MAD * float(median)
 
 
 def _scale_of(ratios: Floats, least: float) -> float:
-    """Return the noise of like tests around their level, by MAD, with a few tests' worth of what is
-    usual.
+    """Return the noise of like tests around their level, estimated by MAD and combined with the
+    prior.
 
-    `least` or more. It is wider the fewer tests show it, as Student's t is at three times its scale
+    It is at least `least`, and wider for fewer tests, as Student's t is at three times its scale
     (first term of its expansion).
     """
     near = ratios
@@ -432,7 +438,7 @@ def _scale_of(ratios: Floats, least: float) -> float:
         scale = _SIGMA
         if len(near):
             scale = max(least, _sigma_by_mad(near))
-    # Half of the tests a little slower is a fault and no noise
+    # If half of the tests are a little slower, that is a fault, not noise
     scale = min(scale, max(least, _sigma_of_half(near)))
     own = len(near) * scale**2
     usual = _PRIOR_TESTS * _SIGMA**2

@@ -46,7 +46,7 @@ from seatrial.localize.observations import Bools, Ints, Observed
 
 _MOST_EFFECTS = 12
 _MOST_CUTS = 3
-_SWEEPS = 2  # in which the effects are weighed anew
+_SWEEPS = 2  # rounds in which each effect is weighed again
 _HOPELESS = 0.99
 _BLOCKS = ("leaf", "socket")
 
@@ -60,22 +60,22 @@ class Posterior:
     columns: tuple[Column, ...]
 
     def unexplained(self, without: Effect | None = None, limit: float = 3.0) -> Bools:
-        """Return slow tests, slower than the effects account for by `limit` times their noise, and
-        failed ones.
+        """Return the mask of failed tests, and of tests slower than the effects explain by `limit`
+        times their noise.
 
-        The effect `without` does not count.
+        The effect `without` is ignored.
         """
         others = [effect for effect in self.effects if effect is not without]
         return unexplained(others, self.observed, limit)
 
     def settled(self, confidence: float) -> "Posterior":
-        """Return the same with those effects alone of which one part has this share or more."""
+        """Return the posterior with only the effects whose confidence is at least `confidence`."""
         sure = [effect for effect in self.effects if effect.confidence >= confidence]
         return replace(self, effects=tuple(sure))
 
     def left_to(self, cause: Cause) -> Observed:
-        """Return the tests for the effect of a cause: those that other effects slow show nothing of
-        it.
+        """Return the tests as evidence for a cause: tests that other effects explain show
+        nothing.
         """
         observed = self.observed
         own = self._effect_of(cause)
@@ -89,8 +89,8 @@ class Posterior:
         )
 
     def slower_than_by(self, cause: Cause) -> Bools:
-        """Return tests slower than the effect of a cause makes them, by more than noise: they have
-        another reason.
+        """Return the mask of tests that are slower than the cause's effect explains by more than
+        noise.
         """
         own = self._effect_of(cause)
         observed = self.observed
@@ -102,14 +102,16 @@ class Posterior:
         return slower
 
     def _effect_of(self, cause: Cause) -> Effect | None:
-        """Return the effect that a cause is of, if any."""
+        """Return the effect that contains the cause; None if there is none."""
         for effect in self.effects:
             if cause in effect.causes:
                 return effect
         return None
 
     def tests_of(self, cause: Cause) -> Ints:
-        """Return the tests that a cause of an effect would slow, or any cut."""
+        """Return the indices of the tests that a cause would slow; the cause is one of the columns,
+        or a cut.
+        """
         for column in self.columns:
             if column.cause is cause:
                 return column.tests
@@ -122,7 +124,9 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """The effects, of all causes of the `design`, and the log probability of all tests by them."""
+    """Effects found among the causes of `design`, with the log probability of all tests
+    given them.
+    """
 
     effects: list[Effect]
     design: Design
@@ -130,13 +134,13 @@ class _Fit:
 
     @classmethod
     def of(cls, effects: list[Effect], design: Design, observed: Observed) -> Self:
-        """Weigh the whole."""
+        """Return the fit of known effects."""
         evidence = _evidence(effects, design, observed)
         return cls(effects, design, evidence)
 
     @classmethod
     def to(cls, design: Design, observed: Observed) -> Self:
-        """Find the effects, none of which is known."""
+        """Find the effects from scratch, and return their fit."""
         effects = _with_more_effects([], design, observed)
         return cls.of(effects, design, observed)
 
@@ -148,10 +152,10 @@ def infer(
     *,
     with_single_nodes: bool = False,
 ) -> Posterior:
-    """Return the likeliest effects, with as many cuts as make the whole likelier than without.
+    """Return the likeliest effects, including cuts as long as they increase the total likelihood.
 
-    Causes that are `excluded`, by their key, are none of them. Groups of a cut may be single nodes,
-    if asked for.
+    Causes with a key in `excluded` are left out. `with_single_nodes`: groups of a cut may be single
+    nodes.
     """
     every = list[Column]()
     if observed.bad.any():
@@ -165,8 +169,8 @@ def infer(
     fit = _Fit.to(Design(candidates, observed), observed)
     pairs = Pairs.of(observed.tests)
     search = CutSearch(observed, pairs, excluded, with_single_nodes)
-    # Before all other causes, then beside those that always slow their tests: the rest may stand in
-    # for a cut.
+    # First cuts alone, then next to effects that always slow their tests: other effects may only
+    # stand in for a cut.
     fit = _with_cuts(fit, [], search, _with_more_effects)
     always = [effect for effect in fit.effects if effect.likeliest.penetrance == ALWAYS]
     fit = _with_cuts(fit, always, search, _settled)
@@ -180,7 +184,7 @@ def _with_cuts(
     search: CutSearch,
     weigh: Callable[[Sequence[Effect], Design, Observed], list[Effect]],
 ) -> _Fit:
-    """Add to the `known` effects one cut after the other, as long as the whole becomes likelier."""
+    """Add one cut at a time to the `known` effects, as long as the total likelihood increases."""
     observed = search.observed
     best = fit
     for _ in range(_MOST_CUTS):
@@ -219,8 +223,10 @@ def _refined(fit: _Fit, observed: Observed) -> _Fit:
 
 
 def _others(columns: Sequence[Column], cause: Cause, observed: Observed) -> list[Column]:
-    """Return the columns to do without a node or GPU that has fine tests too, or without GPUs of
-    several nodes; none for other causes.
+    """Return the columns to try without the cause; empty if it needs no check.
+
+    That is for a node or GPU that also has fine tests, without that node or its GPUs, and for a
+    leaf or socket, without all of these.
     """
     if cause.kind in _BLOCKS:
         return [column for column in columns if column.cause.kind not in _BLOCKS]
@@ -242,10 +248,10 @@ def _column(columns: Sequence[Column], cause: Cause) -> Column:
 
 
 def _with_more_effects(first: Sequence[Effect], design: Design, observed: Observed) -> list[Effect]:
-    """Add effects while there may be another, then weigh each anew, given the others.
+    """Add effects while another one may exist, then weigh each again given the others.
 
-    One of several faults is hardly likelier than a stray as long as the others count as strays, so
-    even the unlikely are added first, and weighed when all are there.
+    As long as other faults count as strays, one of several faults is hardly likelier than a stray,
+    so unlikely effects are added too, and weighed once all are there.
     """
     effects = list(first)
     every = design
@@ -285,18 +291,17 @@ def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> 
         weighed = weights_of(Design([column], observed), before)
         log_share = np.log(effect.shares[0])
         total += float(weighed.log_weights[0]) - log_share
-        # What an effect explains beside all others is less than beside those before it
+        # Recomputed: given all others, an effect explains less than given those before it
         explained, fails = explained_by(weighed, 0)
         given.append(replace(effect, explained=explained, fails=fails))
     return total
 
 
 def _settled(known: Sequence[Effect], design: Design, observed: Observed) -> list[Effect]:
-    """Return the effects after each has been weighed anew, given the others; what has become
-    nothing is dropped.
+    """Weigh each effect again given the others; drop effects that become unlikely.
 
-    With the effect there are fewer strays than without, so each of the two has its own share of
-    them.
+    With the effect there are fewer strays than without it, so each case has its own share of
+    strays.
     """
     effects = list(known)
     tests = len(observed.tests)

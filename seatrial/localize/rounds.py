@@ -25,20 +25,21 @@ from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.shown import Shown
 
-# Partners with which a part was slow; of a link, slow tests
+# Least number of partners with which a part was slow to confirm it; for a link, slow tests
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}
-# Of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+# From this share of nodes in doubt on, the pattern spans the fleet, and random pairs show it best
 _WIDESPREAD = 0.75
-_APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
-# Nodes on single GPUs, to each fine pair that is; nodes, to each that may be in doubt after the
-# first round
+# Largest share of nodes in doubt at which all GPUs of these are tested at once, each alone
+_APART = 0.25
+# Nodes tested on single GPUs for each fine pair tested so; also nodes for each node in doubt after
+# the first round, at the least
 _LIKE = 6
-_PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
+_PAIRS_FOR_A_CUT = 2  # pairs for each node, so that its side of a cut is sure
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many rounds there may be, and how many groups at once."""
+    """Limits on the number of rounds, and on the number of groups in a round."""
 
     rounds: int = 5
     groups: int = 2048
@@ -46,15 +47,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are tested together, in the order of their ranks; `gpus`: those of each node that
-    take part.
+    """Nodes to test together, in rank order.
+
+    `gpus` are the addresses that each node uses.
     """
 
     nodes: Names
     gpus: Names = ()
 
     def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
-        """Return the test of this group; without busbw it failed."""
+        """Return this group's test; without busbw it failed."""
         return GroupTest(
             name="--".join(self.nodes),
             collective=collective,
@@ -66,7 +68,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known after some rounds. `gpus` are the names of the GPUs that every node has."""
+    """What is known after some rounds; `gpus` are the addresses that every node has."""
 
     nodes: Names
     gpus: Names
@@ -77,8 +79,9 @@ class State:
 
 
 def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Switches | None = None) -> State:
-    """Return the state before the first round; `nodes` in the order of their ranks in the
-    collective that was slow.
+    """Return the state before the first round.
+
+    `nodes` are in rank order of the slow collective.
     """
     return State(
         nodes=tuple(nodes),
@@ -98,9 +101,8 @@ def update(state: State, results: Iterable[GroupTest]) -> State:
 
 
 def plan(state: State, budget: Budget) -> list[Group]:
-    """Return the groups of the next round, no two with a GPU in common.
-
-    None once it is settled or the budget is spent.
+    """Return the groups of the next round, which share no GPU; empty if settled or out of
+    budget.
     """
     if state.rounds >= budget.rounds:
         return []
@@ -121,20 +123,20 @@ def plan(state: State, budget: Budget) -> list[Group]:
 
 
 class _Round:
-    """The groups chosen so far, and the nodes that are still free.
+    """The groups of one round chosen so far, and the nodes that are still free.
 
-    fine, apart, good, compared: as `Shown` has them.
+    fine, apart, good, compared: as in `Shown`.
     named: the findings that are named.
     linked: nodes with a slow link.
-    each: every GPU by itself.
+    each: a set for each GPU alone.
     by_gpu: whether nodes in doubt are tested on each GPU.
     halved: nodes in tests of half of their GPUs.
-    taken: their GPUs that are in one.
-    helpers: nodes that are fine, at random.
+    taken: GPUs of halved nodes that are already in a test.
+    helpers: fine nodes, in random order.
     """
 
     def __init__(self, state: State) -> None:
-        """Learn from the earlier rounds which nodes are fine, and which pairs were tested."""
+        """Read from earlier rounds which nodes are fine and which pairs were tested."""
         self.state = state
         self.localization = state.localization
         self.tests = state.tests
@@ -162,7 +164,9 @@ class _Round:
                 self.linked.update(finding.cause.nodes)
 
     def settled(self) -> bool:
-        """Return whether causes are named, none is in doubt, and each has been confirmed."""
+        """Return whether nothing is left to test: a cause is found, no test would decide more, and
+        a cut has enough pairs.
+        """
         findings = self.localization.findings
         if self.chosen or self.localization.next_test:
             return False
@@ -174,13 +178,13 @@ class _Round:
         return pairs >= _PAIRS_FOR_A_CUT * len(self.nodes)
 
     def _odd_tests(self) -> list[GroupTest]:
-        """Return the tests that nothing explains so far."""
+        """Return the tests that no known cause explains."""
         odd = np.flatnonzero(unsettled(self.state.localization.posterior))
         return [self.tests[i] for i in odd]
 
     def first_doubts(self) -> None:
-        """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a
-        fine node.
+        """Test the nodes of slow pairs on single GPUs, if they are few: half of the GPUs with the
+        other ring neighbour, half with a fine node.
         """
         if len(self.each) < 2:
             return
@@ -200,13 +204,13 @@ class _Round:
                 if self._is_new(node, other):
                     self._test_half_the_gpus((node, other))
                     break
-            # Both halves, without a neighbour
+            # The second call is for both halves, if there is no neighbour to test with
             if helper is not None:
                 self._test_half_the_gpus((node, helper))
                 self._test_half_the_gpus((node, helper))
 
     def _is_new(self, *pair: str) -> bool:
-        """Return whether a pair has not been tested together."""
+        """Return whether the pair has not been tested."""
         return frozenset(pair) not in self.met
 
     def _are_free(self, nodes: Iterable[str]) -> bool:
@@ -214,7 +218,7 @@ class _Round:
         return all(node in self.free for node in nodes)
 
     def doubts(self) -> None:
-        """Add groups for doubtful parts, unless doubts are all over the fleet."""
+        """Add groups that test doubtful parts, unless doubts span the fleet."""
         odd = self._odd_tests()
         times = Counter[str]()
         for test in odd:
@@ -237,10 +241,12 @@ class _Round:
             self._confirm(finding)
 
     def _decide(self, doubtful: Sequence[Cause], next_test: NextTest | None) -> None:
-        """Add the test that tells most about doubtful causes, and pairs of nodes among these."""
+        """Add the test that would decide between doubtful causes, and untested pairs of their
+        nodes.
+        """
         if doubtful and next_test:
             settings = list(next_test.gpus) or [self.gpus]
-            # A group has the same GPUs on each node
+            # A group uses the same GPUs on each node
             if len(set(settings)) == 1:
                 self._add(next_test.nodes, settings[0])
         nodes = [cause.name for cause in doubtful if cause.kind == "node"]
@@ -248,11 +254,12 @@ class _Round:
         self._add_untested_neighbours(different)
 
     def _repeat(self, odd: Sequence[GroupTest], times: Mapping[str, int]) -> None:
-        """Test pairs once more, and of groups the links; `times` is how often each node is in an
-        odd test.
+        """Repeat pairs; of larger groups, test the links.
+
+        `times` is the number of odd tests of each node.
         """
         tested = Counter(test.nodes for test in self.tests)
-        # First what has not been repeated
+        # Tests that were not repeated come first
         for test in sorted(odd, key=lambda test: tested[test.nodes]):
             nodes = test.nodes
             if len(nodes) != 2:
@@ -266,7 +273,9 @@ class _Round:
                 self._test_half_the_gpus(nodes)
 
     def _confirm(self, finding: Finding) -> None:
-        """Repeat what was slow in few tests: links again, nodes with other partners."""
+        """Repeat what was slow in only a few tests: a link again, a node or GPU with other
+        partners.
+        """
         nodes = finding.cause.nodes
         kind = finding.cause.kind
         if kind not in _CONFIRMED:
@@ -284,7 +293,9 @@ class _Round:
             self._pair_with_fine_node(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
-        """Return slow tests of different pairs; those on single GPUs of one pair are one."""
+        """Return the number of slow tests, counting those of the same nodes once unless the finding
+        is a link.
+        """
         posterior = self.localization.posterior
         tests = posterior.tests_of(finding.cause)
         slow = posterior.observed.bad_of(tests)
@@ -294,16 +305,16 @@ class _Round:
         return len(groups)
 
     def _add_untested_neighbours(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
-        """Add pairs of neighbours that have not been tested together."""
+        """Add untested pairs of adjacent nodes in `nodes`."""
         skipped = set(without)
         for pair in pairwise(nodes):
             if self._is_new(*pair) and skipped.isdisjoint(pair):
                 self._add(pair, self.gpus)
 
     def _pair_with_fine_node(self, node: str) -> None:
-        """Pair a node with one that was fine.
+        """Pair a node with a fine one.
 
-        The first time each GPU is tested by itself, all at once, since one may be slow.
+        The first time, each GPU is tested alone, all at once, since only one may be slow.
         """
         by_gpu = self.by_gpu and node not in self.apart
         if len(self.each) < 2:
@@ -323,8 +334,8 @@ class _Round:
             self._add(pair, self.gpus)
 
     def _retest_fine_pair(self) -> None:
-        """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may
-        be slow.
+        """Test a fine pair again on each GPU alone, as a reference for doubtful nodes whose tests
+        may all be slow.
         """
         if len(self.compared) > len(self.apart) // _LIKE:
             return
@@ -335,10 +346,10 @@ class _Round:
                 return
 
     def _test_half_the_gpus(self, pair: Names) -> None:
-        """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free
-        for another pair.
+        """Test a pair on half of its GPUs, each alone, so that the other half is free for another
+        pair.
 
-        On all GPUs at once, two slow links of a node look like one of its GPUs.
+        On all GPUs at once, two slow links of a node look like one bad GPU.
         """
         others = [node for node in pair if node not in self.halved]
         if not self._are_free(others):
@@ -356,7 +367,9 @@ class _Round:
             return
 
     def _free_fine_node(self, node: str) -> str | None:
-        """Return a random free node that was fine and has not been tested with this one."""
+        """Return a random free fine node that has not been tested with `node`; None if there is
+        none.
+        """
         if not self.helpers:
             self.helpers = [free for free in self.free if free in self.fine]
             self.random.shuffle(self.helpers)
@@ -368,9 +381,7 @@ class _Round:
         return None
 
     def _add(self, nodes: Sequence[str], *gpus: Names) -> None:
-        """Add a group of these nodes, if they are free, or one for each of several choices of their
-        GPUs.
-        """
+        """Add a group of these nodes for each set of GPUs, if all nodes are free."""
         if not self._are_free(nodes):
             return
         for each in gpus:
@@ -379,8 +390,8 @@ class _Round:
             del self.free[node]
 
     def ring(self, size: int) -> None:
-        """Add segments of the ring, in the second round shifted by half of one: of pairs, the other
-        links.
+        """Add segments of `size` nodes of the ring, shifted by half a segment after the first
+        round.
         """
         ring = self.nodes
         if self.state.rounds:
@@ -393,16 +404,14 @@ class _Round:
                 self._add(members, self.gpus)
 
     def rest_of_ring(self) -> None:
-        """Add links of the ring that were not tested because their nodes were busy, except those of
-        slow nodes.
-        """
+        """Add links of the ring that are still untested, except those of slow nodes."""
         slow = {finding.cause.name for finding in self.named if finding.kind == "node"}
         ring = (*self.nodes, self.nodes[0])
         self._add_untested_neighbours(ring, slow)
 
     def at_random(self, most: int) -> None:
-        """Pair all remaining nodes at random; in every other round on single rails, until something
-        is found.
+        """Pair all free nodes at random, up to `most` groups; in even rounds on single rails until
+        something is found.
         """
         is_even_round = self.state.rounds % 2 == 0
         by_rail = is_even_round and len(self.gpus) > 1
@@ -410,10 +419,10 @@ class _Round:
             by_rail = False
         if by_rail:
             self._retest_fine_pair()
-        # Whom one stray more would put in doubt
+        # Nodes with a slow link are left out: one more stray would put them in doubt
         free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
-        # The pairs take turns with the rails, so that each rail has three pairs at least
+        # Pairs take turns with the rails, so that each rail has at least three pairs
         turns = min(len(self.gpus), len(free) // 6)
         turns = max(1, turns)
         for i, pair in enumerate(self._untested_pairs(free)):
@@ -425,7 +434,9 @@ class _Round:
             self.chosen += [Group(pair, rail) for rail in rails]
 
     def _untested_pairs(self, free: list[str]) -> Iterator[tuple[str, str]]:
-        """Yield pairs that have not been tested together, as long as there are such."""
+        """Yield disjoint pairs of all free nodes, with untested partners as long as there
+        are any.
+        """
         while len(free) > 1:
             node = free.pop()
             last = len(free) - 1

@@ -1,4 +1,4 @@
-"""What tests have shown of nodes and pairs, from which the next round is planned. Pure."""
+"""What tests have shown of nodes and pairs, as a basis for the next round. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -10,11 +10,11 @@ from seatrial.localize.observations import Observed
 class Shown:
     """What is known of nodes and pairs.
 
-    fine: nodes with a fine test on all GPUs, or on each by itself.
-    apart: nodes that have been tested on single GPUs.
-    met: pairs that have been tested.
+    fine: nodes with a fine test on all GPUs, or on each GPU alone.
+    apart: nodes that were tested on single GPUs.
+    met: pairs that were tested.
     good: pairs that were fine together on all GPUs.
-    compared: those that have been tested on single GPUs.
+    compared: pairs in `good` that were tested on single GPUs.
     """
 
     fine: set[str] = field(default_factory=set)
@@ -25,7 +25,7 @@ class Shown:
 
     @classmethod
     def by(cls, observed: Observed, gpus: int) -> "Shown":
-        """Learn from tests of nodes that have so many GPUs each."""
+        """Read the tests of nodes with `gpus` GPUs each."""
         shown = cls()
         slow_apart = set[str]()
         for test, is_fine in zip(observed.tests, observed.fine.tolist(), strict=True):
@@ -44,7 +44,7 @@ class Shown:
         return shown
 
     def _add_fine(self, test: GroupTest) -> None:
-        """Note a fine test on all GPUs."""
+        """Add a fine test on all GPUs."""
         self.fine.update(test.nodes)
         if len(test.nodes) == 2:
             self.good[test.nodes] = None

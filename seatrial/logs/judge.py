@@ -78,7 +78,7 @@ class LogsJudgement:
 
 
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
-    """Return the verdict on `logs`, several of them being one run's."""
+    """Return the verdict on `logs`, which are all of one run."""
     parts = [part for log in logs for part in _named_parts(log)]
     arms = [part for part in parts if isinstance(part, Arm)]
     sweeps = [arm.sweep for arm in arms]
@@ -171,8 +171,9 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
-    """Judge one sweep among all, as a check and with its plateau; `nodes` are those of the whole
-    run.
+    """Return the check of one sweep among `arms`, and its arm with the plateau.
+
+    `nodes` is the number of nodes of the whole run.
     """
     claimed = _of_one_node(arm, arms, claimed, nodes)
     claim = with_named_fabric(claimed, arm.sweep)
@@ -189,7 +190,7 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
 
 
 def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
-    """Return what else the log names, and what its numbers were compared with."""
+    """Yield what else the log names, and the fabric that its numbers were compared with."""
     noted = []
     for finding in sweep.notes:
         if finding not in sweep.findings:
@@ -216,8 +217,8 @@ def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Cla
 
 
 def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
-    """Return the outcome as a check named as its log; of several logs every measurement says which
-    it is of.
+    """Return the outcome as a check named as its log; with several logs, every measurement names
+    its log.
     """
     off = ""
     for name, value in sorted(switched_off(arm.sweep).items()):

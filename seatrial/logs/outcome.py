@@ -71,8 +71,8 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
 
 
 def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOutcome:
-    """Return the outcome for numbers of another cluster: wrong results and named causes count,
-    numbers do not.
+    """Return the outcome of a sweep with numbers of another cluster: wrong results and named causes
+    count, numbers do not.
     """
     has_causes = sweep.findings or wrong_results(sweep)
     if outcome.verdict is Verdict.PASS or not has_causes:
@@ -96,7 +96,7 @@ def _without_a_measurement(sweep: Sweep) -> Reason | None:
 
 
 def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
-    """Return what the log's sweep would have been asked for by a run.
+    """Return the setting in which a run would have started the log's sweep.
 
     The hardware stands for the name of the cluster, which no log has.
     """

@@ -7,7 +7,7 @@ from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict
 
-SHARE = "busbw_share"  # the metric of how much of what the links carry a plateau reaches
+SHARE = "busbw_share"  # the metric of a plateau's share of what the links carry
 LATENCY_MAX_BYTES = 1 << 20  # time follows from busbw for larger messages
 
 
@@ -79,8 +79,8 @@ def every_reading(check: Check) -> list[Reading]:
 
 
 def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Reading]:
-    """Return each measurement with the worst judgement of its series, then those that were judged
-    alone.
+    """Return each measurement with the worst judgement of its series, then judged numbers that the
+    check did not record.
     """
     judged: dict[str, Judgement] = {}
     for judgement in check.judgements:
@@ -170,7 +170,7 @@ def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
     """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then
     furthest off.
 
-    Each with the check that it is of.
+    Each comes with its check.
     """
     bad = [(check, j) for check in checks for j in check.judgements if not j.passed]
     return sorted(bad, key=lambda pair: _badness(pair[1]))
@@ -183,7 +183,7 @@ def _badness(judgement: Judgement) -> tuple[int, bool, float]:
 
 
 def _is_plateau(reading: Reading) -> bool:
-    """Return whether it is the busbw of large messages over the whole cluster."""
+    """Return whether a reading is the busbw of large messages over the whole cluster."""
     return (
         reading.measurement.metric == "busbw_plateau"
         and reading.measurement.subject.kind == "cluster"
@@ -191,7 +191,7 @@ def _is_plateau(reading: Reading) -> bool:
 
 
 def _operation(measurement: Measurement) -> str:
-    """Return what a measurement is of; its metric where it has no operation."""
+    """Return the operation of a measurement, else its metric."""
     return measurement.operation or measurement.metric
 
 

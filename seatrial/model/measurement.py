@@ -48,7 +48,7 @@ class Measurement:
     samples: tuple[float, ...] = ()
     better: Literal["higher", "lower"] | None = "higher"
     printed: float | None = field(default=None, compare=False)
-    # Made once: a fleet's are read often
+    # Computed once: the keys of a fleet are read often
     _series: str = field(default="", init=False, repr=False, compare=False)
 
     @property

@@ -61,7 +61,7 @@ class Reason:
 
     @classmethod
     def _part(cls, document: object, name: str = "reason") -> Self:
-        """Return the reason without parts, which a part has none of."""
+        """Return the reason in `document` without its parts: a part has no parts itself."""
         saved = _of_type(dict, document)
         code = _of_type(str, saved.get("code"))[:MAX_CODE]
         values = _of_type(dict, saved.get("values"))

@@ -73,8 +73,8 @@ class Judgement:
 
     `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is
     value over centre of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the
-    values that the measurement's is the median of, in the order they were taken; empty where it was
-    taken once. `share` is what a plateau is of what the links allow.
+    repeated values, in order, whose median is the measurement's value; empty if it was measured
+    once. `share` is a plateau as a fraction of what the links allow.
     """
 
     measurement: Measurement
@@ -92,8 +92,8 @@ class Judgement:
 
     @property
     def compared(self) -> bool:
-        """Whether it was compared with a bound; a number that passes for being finite and positive
-        was not.
+        """Whether the number was compared with a bound, and does not pass only for being finite and
+        positive.
         """
         return (
             self.source != "sanity"
@@ -133,7 +133,10 @@ class Suspect:
 
     @property
     def nodes(self) -> list[str]:
-        """The node that it is or is part of, or both ends of a link; of a switch its own name."""
+        """The nodes of the suspect: itself, the node that it is part of, or both ends of a link.
+
+        A switch has its own name here.
+        """
         ends = self.name.split("--") if self.kind == "link" else [self.name]
         return [end.partition("/")[0] for end in ends]
 
@@ -253,10 +256,10 @@ class RunResult:
     timings: Mapping[str, float] = field(default_factory=dict)
     # What people should know besides: where its files are, that its nodes are still up
     notes: Sequence[str] = ()
-    setup: Setup | None = None  # the cluster's facts that numbers are held against
+    setup: Setup | None = None  # the cluster's facts that numbers are compared with
     # As run.json has it: findings and tests of groups of nodes
     localization: Mapping[str, Any] | None = None
-    folder: Path | None = None  # of the run's files, where its flow returns it
+    folder: Path | None = None  # of the run's files; set by the flow that returns the result
     since: str = ""  # second line of the summary (seatrial/text/headline.py)
     next_steps: Sequence[NextStep] = ()  # in order of harm
 
@@ -351,10 +354,10 @@ def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) ->
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
-    """Merge suspects of one subject over all checks: the most confident wins, evidence is joined,
-    the worst first.
+    """Merge the suspects of each subject over all checks, with the highest confidence and all
+    evidence, the worst first.
 
-    Sure ones come first, and of those the ones that are blamed for the worst.
+    Sure suspects come first; among them, those blamed for the worst verdict.
     """
     blamed = [
         replace(suspect, verdict=suspect.verdict or check.verdict)
@@ -376,7 +379,7 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
 
 
 def _harm(suspect: Suspect) -> int:
-    """Return a sort key: 0 for what is blamed for the worst."""
+    """Return a sort key: 0 for a suspect that is blamed for the worst verdict."""
     return (suspect.verdict or Verdict.FAIL).severity
 
 

@@ -46,10 +46,10 @@ class Setup:
     """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction,
     as in `Hardware`.
 
-    `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is
-    theirs for sure. `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so that a fabric
-    "MNNVL+EFA" is NVLink to them. `one_machine`: the processors of one machine do the work of all
-    nodes.
+    `part_of_node` is the share of the hardware's usual GPUs that a node uses; these GPUs have at
+    least the same share of its NICs. `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so
+    that a fabric "MNNVL+EFA" is NVLink to them. `one_machine`: the processors of one machine do the
+    work of all nodes.
     """
 
     hardware: str

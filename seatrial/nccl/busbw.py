@@ -30,8 +30,8 @@ def expected_algbw(size_bytes: int, time_us: float) -> float:
 
 
 def plateau_sizes(sizes: Sequence[int]) -> list[int]:
-    """Return those of `sizes`, smallest first, that make the plateau: the largest three, less those
-    far below the last.
+    """Return the sizes of the plateau: the largest three of `sizes`, smallest first, less those far
+    below the largest.
 
     The plateau of a sweep is the median of its busbw at these sizes.
     """

@@ -79,7 +79,7 @@ class Received:
 
 
 Stretches = Iterator[Received]
-Receives = Callable[[int, int], Iterable[Received]]  # from a rank, and how many there are
+Receives = Callable[[int, int], Iterable[Received]]  # given a rank and the number of ranks
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _one_ranks_links(ranks: int, ranks_per_node: int) -> float:
     """Return what sendrecv reaches: only the last rank of a node sends to another node, over its
     GPU's own NICs.
 
-    So does a root.
+    A root reaches as much.
     """
     return 1 / ranks_per_node
 
@@ -225,7 +225,7 @@ COLLECTIVES: dict[str, Collective] = {
         reaches=_even_over_links,
         receives=_own_part_from_every_rank,
     ),
-    # Its rows name the reduction that the command line does, though nothing is added up.
+    # Its rows name the reduction of the command line, though nothing is reduced.
     "sendrecv": Collective(
         _WHOLE,
         redop="sum",

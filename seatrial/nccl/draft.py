@@ -157,8 +157,8 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     for name, collective in COLLECTIVES.items():
         if collective.redop == redop and collective.rooted == rooted:
             named.append(name)
-    # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
-    # name: all stay then.
+    # For a message in parts, `count` is one rank's part. Rows of a single rank fit no collective:
+    # all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
     in_parts = part_bytes != 0 and row.size >= 2 * part_bytes
     below_one = ratio is not None and ratio[1] < 1
@@ -253,7 +253,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
     decisive = _decisive(draft, outcome, findings, trailing)
-    # That the next program was kept from starting is an error of its own.
+    # A next program that could not start is an error of its own.
     notes = [f for f in findings if not f.unknown]
     notes += [f for f in trailing if not f.unknown and not never_started(f)]
     errors = (*_notes(draft, outcome, findings), *_texts(decisive))
@@ -281,8 +281,10 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
 def _decisive(
     draft: Draft, outcome: Outcome, findings: Sequence[Finding], trailing: Sequence[Finding]
 ) -> list[Finding]:
-    """Return what counts: before a footer what a run does not survive; before a header and after a
-    footer what ranks and launcher say of another run; and the driver's word wherever it stands.
+    """Return the findings that count.
+
+    Without an ok outcome these are the fatal and unknown ones of the sweep; before a header and
+    after a footer fatal ones of ranks and launcher; and those of the driver anywhere.
     """
     decisive = []
     if outcome != "ok":
@@ -300,7 +302,7 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
     """Decide by the numbers first: a footer counts more than other lines, and wrong values more
     than a footer.
 
-    Without a footer a known cause makes an error of it; without a cause it merely ended early.
+    Without a footer, the outcome is an error if a cause is known, else truncated.
     """
     fatal = any(finding.fatal for finding in findings)
     if draft.rows:
@@ -318,8 +320,8 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
 
 
 def _is_survived(finding: Finding, draft: Draft) -> bool:
-    """Return whether NCCL wrote it in a process of this sweep, which went on, or in an unknown
-    one.
+    """Return whether NCCL wrote the finding in a process of this sweep, which went on, or in an
+    unknown process.
     """
     if finding.program != "nccl":
         return False

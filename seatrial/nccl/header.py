@@ -38,7 +38,7 @@ _NAMES = {
     "#wrong": "wrong", "wrong": "wrong", "nwrong": "wrong", "error": "error", "res": "error",
     "i_min": "i_min", "i_max": "i_max", "i_p99": "i_p99", "i_cv%": "i_cv%",
 }  # fmt: skip
-# Of the time stamp (-S), and of rccl-tests' -A or -M: algorithm, protocol, channels
+# Columns of the time stamp (-S), and of rccl-tests' -A or -M: algorithm, protocol, channels
 _IGNORED = frozenset(
     {"#", "", "timestamp", "algo", "algorithm", "proto", "protocol", "nchannels", "channels"}
 )

@@ -121,7 +121,7 @@ class Sweep:
 
     @property
     def empty(self) -> bool:
-        """Whether it ends as a program does that measured nothing: a footer without rows, and no
+        """Whether the program measured nothing: the sweep has a footer but no rows, and no
         cause.
         """
         return not self.rows and self.errors == (NO_ROWS,)

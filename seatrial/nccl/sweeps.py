@@ -40,9 +40,9 @@ _NCCL = re.compile(
     r"(?<![A-Za-z0-9])(?P<host>[A-Za-z0-9][\w.\-]{0,252}+):\d+:\d+ \[-?\d+\] "
     r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?:INFO|WARN|TRACE|ABORT)"
 )
-# Of a mark, or of a row cut before its type.
+# The beginning of a mark, or of a row cut before its type.
 _BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
-# Nothing, or what stands above and below the names of the columns.
+# An empty line, or the text above and below the names of the columns.
 _TITLES = re.compile(
     r"\A[#\s]*+(?:(?:out-of-place|in-place|\((?:B|elements|us|GB/s)\))(?:\s++|$))*+$"
 )

@@ -61,7 +61,9 @@ class Nic(NamedTuple):
     gbit_s: int = 0
 
     def fits(self, like: "Nic") -> bool:
-        """Return whether it may be of that link and at least of that rate."""
+        """Return whether the port may have the link of `like` and at least its rate; unknown values
+        fit.
+        """
         if 0 < self.gbit_s < like.gbit_s:
             return False
         is_unknown = not (self.link and like.link)

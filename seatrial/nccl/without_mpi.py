@@ -40,7 +40,7 @@ def _same_program(a: Draft, b: Draft) -> bool:
     """Return whether two prologues may be processes of one launch: one process each, same printed
     options.
 
-    What one of them does not say counts as the same.
+    What one of them lacks counts as the same.
     """
     for first, second in ((a.params, b.params), (a.collective, b.collective)):
         are_known = first is not None and second is not None
@@ -81,7 +81,7 @@ def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
 
 
 def _is_one_rank(draft: Draft) -> bool:
-    """Return whether it is one rank, with busbw 0 in every row."""
+    """Return whether a draft has one rank: at most one device, and busbw 0 in every row."""
     if len(draft.devices) > 1:
         return False
     sides = [side for row in draft.rows for side in row.sides]
@@ -98,7 +98,7 @@ def _repeats_sizes(draft: Draft) -> bool:
 def _merged(group: list[Draft]) -> Sweep:
     """Return the sweep of a launch: the first process that names its devices, with the rows of all.
 
-    Its numbers are of no cluster, so there is no average.
+    Its numbers say nothing of a cluster, so there is no average.
     """
     with_devices = next(draft for draft in group if draft.devices)
     head = finish(with_devices)

@@ -33,12 +33,12 @@ PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.
 class Rendered:
     """Files to submit, by name, in the order of their use.
 
-    `testbed` is what mpirun will span, with names in place of unknown addresses; None where a file
-    has the commands.
+    `testbed` is the testbed that mpirun would use, with names in place of unknown addresses; None
+    if the files contain the commands.
     """
 
     files: Mapping[str, str]
-    # Its functions are new with every rendering
+    # Not compared: its functions are new in every rendering
     testbed: "Testbed | None" = field(default=None, compare=False)
 
 
@@ -67,17 +67,17 @@ class Platform(Protocol):
         """
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: "Secrets") -> None:
-        """Write what the platform knows of the run, such as its nodes' logs, into `folder`,
+        """Write what the platform knows of the run, such as the logs of its nodes, into `folder`,
         redacted.
         """
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        """Leave the nodes up for so long after this process; return false if there is nothing to
-        keep.
+        """Keep the nodes up for `seconds` after this process ends; return false if there is nothing
+        to keep.
         """
 
     def teardown(self, run_id: str) -> None:
-        """Remove everything of that run. Idempotent, needs nothing in memory."""
+        """Remove everything of the run. Idempotent; needs no state in memory."""
 
     def leftovers(self) -> list[Leftover]:
         """Return the leftovers of runs whose process is gone."""
@@ -87,16 +87,18 @@ class Platform(Protocol):
 
 
 class Isolator(Protocol):
-    """Nodes out of service and back, by the platform's scheduler."""
+    """Takes nodes out of service and back, by the platform's scheduler."""
 
     def command(self, node: str, run_id: str, why: str) -> str:
         """Return the command line that does what `isolate` does. Pure."""
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
-        """Take the node out of service; false if it is already."""
+        """Take the node out of service; return false if it already is."""
 
     def release(self, node: str) -> None:
-        """Put a node back that `isolate` took. Raises InputError for any other."""
+        """Return a node that `isolate` took out to service. Raises InputError for any
+        other node.
+        """
 
 
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
@@ -110,15 +112,15 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
         platform: Platform = cluster.platform.own_module("platform").platform(cluster)
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
-    except ImportError as error:  # of another package
+    except ImportError as error:  # the platform of another package cannot be imported
         raise InputError(f"{where}: platform {cluster.platform.kind}: {error}") from error
     return platform
 
 
 def isolator_for(cluster: "Cluster") -> Isolator:
-    """Return the isolation of the cluster's nodes.
+    """Return the isolator of the cluster's nodes.
 
-    Raises InputError on a platform without a scheduler that could.
+    Raises InputError if the platform has no scheduler that can isolate nodes.
     """
     if not cluster.platform.isolates:
         raise InputError(
@@ -129,6 +131,8 @@ def isolator_for(cluster: "Cluster") -> Isolator:
 
 
 def local_platform() -> Platform:
-    """Return the only platform that finds what runs have left without a cluster file."""
+    """Return the local platform, the only one that finds leftovers of runs without a
+    cluster file.
+    """
     local: Platform = PLATFORMS["local"]().own_module("platform").PLATFORM
     return local

@@ -1,4 +1,4 @@
-"""Run programs of this machine, with bounds on their environment, time and output, and functions in
+"""Run local programs with limits on environment, time and output, and call functions in
 parallel.
 """
 
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class Finished(NamedTuple):
-    """A command that has ended; the start of its output, the end of its errors."""
+    """A command that has ended, with the start of its output and the end of its errors."""
 
     status: int
     output: str
@@ -82,10 +82,10 @@ def tail(file: BinaryIO) -> str:
 
 
 def environment(kept: tuple[str, ...] = (), dropped: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the variables of this process without secrets, seatrial's and Prefect's own, and
+    """Return this process's environment without secrets, seatrial's and Prefect's variables, and
     prefixes in `dropped`.
 
-    Variables with a prefix in `kept` stay, secret or not.
+    Variables with a prefix in `kept` are kept, secret or not.
     """
     dropped = ("SEATRIAL_", "PREFECT_", *dropped)
     return {

@@ -1,4 +1,6 @@
-"""The keys, rights and GPUs of a node's container, on every platform that runs containers. Pure."""
+"""The keys, capabilities, limits and GPUs of a node's container, on every platform with containers.
+Pure.
+"""
 
 import re
 from collections.abc import Iterable
@@ -40,10 +42,10 @@ CAPABILITIES = (
 
 
 def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
-    """Return the files that the entry point wants, by name.
+    """Return the files that the entry point needs, by name.
 
-    All nodes of a run answer with the same host key: their addresses are not known when the keys
-    are handed over, and one node's files would give away every node's anyway.
+    All nodes of a run have the same host key: their addresses are not known yet when the keys are
+        handed over, and the files of one node would reveal the keys of all anyway.
     """
     texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
     return dict(zip(KEY_FILES, texts, strict=True))
@@ -51,7 +53,7 @@ def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
 
 @cache
 def entry_files() -> dict[str, str]:
-    """Return the entry point and what it reads, by name."""
+    """Return the entry point and the files that it reads, by name."""
     return {Path(name).name: (IMAGES / "common" / name).read_text() for name in _ENTRY_FILES}
 
 
@@ -85,7 +87,9 @@ def bind(mount: "Mount") -> str:
 
 
 def apptainer_exec(cluster: "Cluster", program: str, binds: Iterable[str]) -> list[str]:
-    """Return the command line in front of the image; `program` is apptainer or singularity."""
+    """Return the command line to which the image is appended; `program` is apptainer or
+    singularity.
+    """
     gpus = ["--rocm" if has_amd_gpus(cluster) else "--nv"] if cluster.gpus else []
     return [program, "exec", *gpus, *(f"--bind={each}" for each in binds)]
 

@@ -1,4 +1,4 @@
-"""The draft of a cluster file: fields with their values, and notes of what these rest on."""
+"""The draft of a cluster file: fields with values, and notes on where these come from."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,18 +8,18 @@ from typing import Any
 from seatrial.catalog import hardware_of, known_hardware
 from seatrial.model.errors import InputError
 
-# A field, and the values that are there, the likeliest first
+# Takes a field and its possible values, the likeliest first; returns one
 Choose = Callable[[str, Sequence[str]], str]
-MOST_NODES = 10_000  # that a cluster file takes
-IMAGE = "registry.example.com/seatrial/acceptance:1"  # stands for the one that the site has
+MOST_NODES = 10_000  # most nodes of a cluster file
+IMAGE = "registry.example.com/seatrial/acceptance:1"  # placeholder for the site's image
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The value of a field: `note` says what it rests on; `is_open`: it cannot be seen, so it is
-    asked for.
+    """The value of a field, with a `note` on where it comes from.
 
-    An open field whose value is None stays unset, and `unset` writes a value as a comment only.
+    `is_open`: it could not be detected, so a person is asked. An open field with value None stays
+    unset, and `unset` writes the value as a comment only.
     """
 
     value: Any
@@ -28,13 +28,13 @@ class Seen:
     unset: bool = False
 
 
-Draft = dict[str, Seen]  # by field: nodes, platform.queue
+Draft = dict[str, Seen]  # by field name: nodes, platform.queue
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the command line says of the site: a context of the kubeconfig and its namespace, or
-    hosts by ssh.
+    """What the command line says about the site: a kubeconfig context and namespace, or hosts to
+    reach by ssh.
     """
 
     context: str | None = None
@@ -42,15 +42,17 @@ class Site:
     hosts: tuple[str, ...] = ()
 
     def one_host(self, needs: str) -> str | None:
-        """Return the one host that a platform takes, or None. Raises InputError for several."""
+        """Return the only host, or None. Raises InputError if there are several; `needs`
+        says why.
+        """
         if len(self.hosts) > 1:
             raise InputError(f"--host: {needs}")
         return self.hosts[0] if self.hosts else None
 
 
 def hardware_fields(gpus: int, product: str) -> Draft:
-    """Return hardware and GPUs of a node by a product's or a type's name: "NVIDIA-H100-80GB-HBM3",
-    "h100".
+    """Return the fields for hardware and GPUs of a node, from a product name or type:
+    "NVIDIA-H100-80GB-HBM3", "h100".
     """
     if not gpus:
         return {}
@@ -69,9 +71,7 @@ def hardware_fields(gpus: int, product: str) -> Draft:
 
 
 def open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
-    """Return the fabric of several nodes, and the image, which a person fills in where they are not
-    known.
-    """
+    """Return the fields for the fabric of several nodes and the image, open if they are unknown."""
     joins = {"fabric": Seen(fabric, is_open=fabric is None)} if nodes > 1 else {}
     return {
         **joins,

@@ -12,7 +12,7 @@ from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields
 _GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 _MOST_GPUS = 1024
 _ANSWER_S = 60
-_NOT_FOUND = (126, 127)  # exit statuses of a shell without that command
+_NOT_FOUND = (126, 127)  # exit statuses of a shell if a command is missing
 
 
 def machine(choose: Choose, site: Site) -> Draft:
@@ -32,10 +32,10 @@ def local(choose: Choose, site: Site) -> Draft:
 
 
 def docker(choose: Choose, site: Site) -> Draft:
-    """Draft the Docker host of the environment: two containers that share its GPUs, or one where it
-    has one or none.
+    """Draft the Docker host of the environment: two containers that share its GPUs, or one if it
+    has at most one GPU.
 
-    Raises MissingError where no daemon answers.
+    Raises MissingError if no daemon answers.
     """
     from seatrial.platforms.docker import DockerPlatform
     from seatrial.platforms.docker.daemon import Daemon
@@ -66,9 +66,9 @@ def docker(choose: Choose, site: Site) -> Draft:
 
 
 def baremetal(choose: Choose, site: Site) -> Draft:
-    """Draft hosts that are up, by the GPUs of the first.
+    """Draft hosts that are up, with the GPUs of the first one.
 
-    Raises InputError without a host, LaunchError.
+    Raises InputError without a host, LaunchError if the first does not answer.
     """
     from seatrial.platforms.baremetal import BaremetalPlatform
     from seatrial.text.hostlist import expand
@@ -94,7 +94,7 @@ def baremetal(choose: Choose, site: Site) -> Draft:
 
 
 def _gpus_of(host: str) -> list[str]:
-    """Return the models of the GPUs of a host; none without nvidia-smi.
+    """Return the GPU models of a host; empty without nvidia-smi.
 
     Raises LaunchError, MissingError.
     """

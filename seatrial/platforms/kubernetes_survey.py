@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _PRODUCT = "nvidia.com/gpu.product"
 _GKE = "cloud.google.com/gke-accelerator"
 _INSTANCE = "node.kubernetes.io/instance-type"
-_NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
+# NICs of a p5, the most of any machine; a plugin offers a shared device at least 63 times
+_NICS = 32
 _NOT_OF_A_SITE = re.compile(
     r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
 )
@@ -33,7 +34,7 @@ _CONTROL = "node-role.kubernetes.io/control-plane"
 _TOPOLOGY = re.compile(
     r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)"
 )
-_FABRICS = {  # as the clouds' lists of machine types have it
+_FABRICS = {  # from the clouds' lists of machine types
     "a3-mega": "GPUDirect-TCPXO",
     "a3-megagpu-8g": "GPUDirect-TCPXO",
     "a3-ultra": "RoCE-8x400G",
@@ -53,8 +54,8 @@ _FABRICS = {  # as the clouds' lists of machine types have it
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What nodes of one kind have in common: GPUs of each, and the labels that name them, empty
-    where a node has none.
+    """What nodes of one kind have in common: GPUs per node, and label values that name them, "" if
+    a node lacks the label.
     """
 
     gpus: int
@@ -64,10 +65,10 @@ class _Offer:
 
 
 def kubernetes(choose: Choose, site: Site) -> Draft:
-    """Draft the largest group of equal GPU nodes of the kubeconfig's context.
+    """Draft the largest group of equal GPU nodes in the kubeconfig's context.
 
-    Raises MissingError or LaunchError where the cluster does not answer, and InputError where none
-    of its nodes is ready for pods.
+    Raises MissingError or LaunchError if the cluster does not answer, and InputError if no node can
+    take pods.
     """
     from seatrial.platforms.kubernetes.api import NODE, Api
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -98,7 +99,7 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
         **hardware_fields(offer.gpus, offer.product or offer.accelerator),
         **open_fields(len(nodes), fabric, _image(nodes)),
     }
-    if current:  # there is none inside a pod
+    if current:  # inside a pod there is no context
         draft["platform.context"] = Seen(current)
     draft["platform.namespace"] = Seen(settings.namespace)
     draft |= _submitted(api, choose, nodes)
@@ -113,7 +114,7 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
 
 
 def _kubeconfig(context: str | None) -> tuple[str | None, str]:
-    """Return the name and namespace of the context; no name inside a pod, which has no
+    """Return the name and the namespace of the context; the name is None inside a pod, without a
     kubeconfig.
     """
     from kubernetes import config
@@ -126,10 +127,7 @@ def _kubeconfig(context: str | None) -> tuple[str | None, str]:
 
 
 def _offers(nodes: Sequence[Any]) -> dict[_Offer, list[Any]]:
-    """Return the nodes by what they offer, without those of the control plane that have no GPU.
-
-    Where no node has a GPU, the offer is of processors.
-    """
+    """Return the nodes by what they offer, except those of the control plane without GPUs."""
     offers: dict[_Offer, list[Any]] = defaultdict(list)
     for node in nodes:
         offer = _offer(node)
@@ -140,13 +138,13 @@ def _offers(nodes: Sequence[Any]) -> dict[_Offer, list[Any]]:
 
 
 def _all_gpus(group: tuple[_Offer, list[Any]]) -> tuple[int, int]:
-    """Return by how much a group is the one to test: its GPUs, then its nodes."""
+    """Return a sort key by size: the number of GPUs in the group, then of nodes."""
     offer, nodes = group
     return offer.gpus * len(nodes), len(nodes)
 
 
 def _offer(node: Any) -> _Offer:
-    """Return what a node offers; a number of GPUs that is no number counts as none."""
+    """Return what a node offers; a GPU count that is not a number counts as 0."""
     offered = node["status"].get("allocatable", {})
     gpus = 0
     for name in ("nvidia.com/gpu", "amd.com/gpu"):
@@ -163,9 +161,7 @@ def _offer(node: Any) -> _Offer:
 
 
 def _label(offer: _Offer) -> dict[str, str]:
-    """Return the label by which such nodes are selected, the one that says most of their GPUs;
-    empty where they have none.
-    """
+    """Return the most specific label that selects the nodes, or {}."""
     labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
     for key, value in labels:
         if value:
@@ -188,8 +184,8 @@ def _family(offer: _Offer) -> str:
 
 
 def _image(nodes: Sequence[Any]) -> str | None:
-    """Return an image of seatrial's that the nodes have; None without one. Names by digest do not
-    count, as people cannot read them.
+    """Return a seatrial image, by tag, that the nodes have already pulled; None if there
+    is none.
     """
     for node in nodes:
         for image in node["status"].get("images") or ():
@@ -200,10 +196,9 @@ def _image(nodes: Sequence[Any]) -> str | None:
 
 
 def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
-    """Return launcher, queue and topology, by what the cluster knows.
+    """Return the fields for launcher, queue and topology, depending on what the cluster serves.
 
-    `choose` takes one of the queues. Levels of the topology matter to a queue alone, so there are
-    none without one.
+    `choose` picks one of the queues. Without a queue there is no topology.
     """
     from seatrial.platforms.kubernetes.api import UnknownKindError
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -221,7 +216,7 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
         )
     }
     queues: list[str] = []
-    with suppress(SeatrialError):  # Kueue is not there, or its queues may not be listed
+    with suppress(SeatrialError):  # without Kueue, or without the right to list queues
         queues = sorted(str(queue["metadata"]["name"]) for queue in api.list(LOCAL_QUEUE))
     if not queues:
         return draft
@@ -243,10 +238,10 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
 
 
 def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
-    """Return the taints to tolerate, and the fabric's devices that every node offers.
+    """Return the fields for tolerations, and for fabric devices that every node offers.
 
-    Taints that every site has are not among them. Of more devices than a node has, which pods
-    share, one is requested.
+    Taints that are common at all sites are left out. Of shared devices, which are offered more
+    often than a node has NICs, one is requested.
     """
     from seatrial.platforms.kubernetes.pod import is_fabric
 

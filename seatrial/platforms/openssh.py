@@ -39,8 +39,8 @@ PathText = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
 User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
-# ssh takes the first value that it finds: nothing below these, in the user's configuration, changes
-# them. They hold for the jump hosts too, which ssh reaches with the same file.
+# ssh uses the first value that it finds, so the user's configuration, which follows, cannot change
+# these. They apply to jump hosts too, which ssh reaches with the same file.
 _STRICT = {
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
@@ -113,8 +113,8 @@ def client_config(
 ) -> str:
     """Return the configuration of ssh.
 
-    `options_of` are those of hosts; `own_config` replaces the user's and the system's. Pure, but
-    for the home folder in it.
+    `options_of` are option lines by hosts; `own_config` replaces the user's and the system's files.
+    Pure, except that it expands the home folder.
     """
     lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
     lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
@@ -125,9 +125,9 @@ def client_config(
     lines.append("Match all")
     for path in (own_config,) if own_config else _USUAL:
         lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
-    # Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a
-    # second of processor time on either side, to keep what is sent secret for decades. The keys of
-    # a run are worthless when it is over.
+    # After the user's files, so only a default: OpenSSH's own choice takes a tenth of a second of
+    # processor time on either side to keep data secret for decades, but a run's keys are worthless
+    # after it.
     lines.append("    KexAlgorithms ^curve25519-sha256")
     return "\n".join(lines) + "\n"
 
@@ -145,8 +145,8 @@ def login_options(login: LoginSettings) -> Iterator[str]:
 
 
 def read_options(printed: str) -> dict[str, str]:
-    """Return the configuration that `ssh -G` printed, by option in small letters; the first of
-    each.
+    """Return the configuration that `ssh -G` printed: the first value of each option, by lower-case
+    name.
     """
     pairs = (line.partition(" ") for line in reversed(printed.splitlines()))
     return {name: value for name, _, value in pairs}
@@ -187,12 +187,14 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
 
 
 def is_silent(reason: Reason) -> bool:
-    """Return whether the host did not answer, or its answer broke off."""
+    """Return whether the reason means that the host did not answer, or that its answer
+    broke off.
+    """
     return reason.code in ("baremetal-unreachable", "baremetal-connection-lost")
 
 
 def is_before_login(reason: Reason) -> bool:
-    """Return whether there was no login at all, so that nothing can have been started on the
+    """Return whether the reason means that there was no login, so that nothing was started on the
     host.
     """
     return reason.code in _BEFORE_THE_LOGIN
@@ -203,7 +205,7 @@ def _host_text(text: str) -> str:
 
 
 def _files(options: dict[str, str]) -> str:
-    """Return the known_hosts files that ssh looks into."""
+    """Return the known_hosts files that ssh reads."""
     own = options.get("userknownhostsfile", "~/.ssh/known_hosts").split()
     return printable(", ".join(str(Path(file).expanduser()) for file in own))
 
@@ -231,5 +233,5 @@ def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> sock
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of ssh: without secrets, with the way to the user's agent."""
+    """Return the environment of ssh: without secrets, but with the user's agent."""
     return commands.environment(kept=("SSH_",)) | {"LC_ALL": "C"}

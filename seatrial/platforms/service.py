@@ -1,5 +1,5 @@
-"""Nodes in and out of service on a cluster at work: the contract that a platform fulfils for
-`seatrial qualify`.
+"""Nodes in and out of service on a cluster at work: the contract of platforms for `seatrial
+qualify`.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from seatrial.model.errors import InputError
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an
-# operator or seatrial took it out of service. named: no scheduler manages it, and a command named
-# it as free. busy: all else.
+# idle: no job uses the node or is planned on it. gated: it waits for a test. out: an operator or
+# seatrial took it out of service. named: no scheduler manages it, and a command named it as free.
+# busy: anything else.
 State = Literal["idle", "gated", "out", "named", "busy"]
 
 
@@ -41,29 +41,31 @@ class Scheduler(Protocol):
         """List the nodes of the cluster that tests may have, whatever their state."""
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        """Keep the node out of service because of what the run found: one at the gate, or one in
-        service.
+        """Keep a node at the gate, or take one out of service, because of failure `code` in the
+        run.
         """
 
     def let_in(self, name: str) -> None:
         """Put a node into service that waits at the gate, or that seatrial took out.
 
-        Raises InputError for others.
+        Raises InputError for any other node.
         """
 
 
 class NodeService(Scheduler, Protocol):
-    """A scheduler that can also give tests their nodes."""
+    """A scheduler that can also run tests on its nodes."""
 
     def take(self, names: Sequence[str]) -> "Cluster":
-        """Return the cluster of a test of those nodes alone, which gives way to any other job.
+        """Return the cluster limited to those nodes, for a test that gives way to any other job.
 
         Pure.
         """
 
 
 def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":
-    """Return the cluster of a test of those nodes alone; `changed` are settings of its platform."""
+    """Return the cluster limited to those nodes; `changed` are settings of its platform to
+    change.
+    """
     own = {
         "nodes": len(names),
         "platform": cluster.platform.model_copy(update=changed),
@@ -76,7 +78,7 @@ def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cl
 def node_service(cluster: "Cluster") -> NodeService:
     """Return the scheduler of the cluster.
 
-    Raises InputError where its platform has none that seatrial knows.
+    Raises InputError if seatrial knows none for its platform.
     """
     if not cluster.platform.qualifies:
         raise InputError(

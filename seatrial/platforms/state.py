@@ -1,8 +1,8 @@
-"""The state of a run on this machine: a folder with its owner, its keys, its nodes, and whether it
-is kept.
+"""The state of a run on this machine: a folder with its owner, keys and nodes, and whether it is
+kept.
 
-It holds keys and names processes: it is trusted only where it, the folder above and each file are
-this user's own.
+It holds keys and names processes, so it is trusted only if the folder, its parent and each file
+belong to this user.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from seatrial.system.state_home import state_home, unusable
 if TYPE_CHECKING:
     from seatrial.config.run import Run
 
-_NEVER = 1e11  # in seconds of the epoch
-_FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
+_NEVER = 1e11  # later than any time in a file, in seconds of the epoch
+_FILE_BYTES = 16 * 1024**2  # most bytes of a file: known_hosts of thousands of nodes
 KEY_FILE = "id_ed25519"  # private key that logs in to the nodes
 
 
 class NodeAddress(BaseModel):
-    """Address and port of a node's sshd for its peers."""
+    """Address and port by which its peers reach a node's sshd."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,9 +49,7 @@ class NodeAddress(BaseModel):
 
 
 class PlatformState(BaseModel):
-    """Addresses of the nodes for other processes, in the order of the hostfile; platforms may add
-    fields.
-    """
+    """Addresses of the nodes for other processes, in hostfile order; platforms may add fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,13 +57,15 @@ class PlatformState(BaseModel):
     nodes: tuple[NodeAddress, ...] = Field(min_length=1, max_length=10_000)
 
     def save(self, folder: Path, testbed: Testbed) -> None:
-        """Write it into the run's folder, and the known_hosts file for `seatrial ssh`."""
+        """Write the state, and a known_hosts file for `seatrial ssh`, into the run's folder."""
         write_private(folder / "nodes.json", self.model_dump_json())
         write_private(folder / "known_hosts", known_hosts(testbed.nodes))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read it from the run's folder. Raises InputError where the file is missing or broken."""
+        """Read the state from the run's folder. Raises InputError if the file is missing
+        or broken.
+        """
         try:
             return cls.model_validate_json(read_file(folder, "nodes.json"))
         except ValidationError as error:
@@ -76,8 +76,8 @@ State = TypeVar("State", bound=PlatformState)
 
 
 class RunsWithState(ABC, Generic[State]):
-    """What platforms share whose runs have a folder of state on this machine; `leaves` is what a
-    killed run leaves.
+    """Common methods of platforms whose runs have a state folder on this machine; `leaves`
+    describes what a killed run leaves behind.
     """
 
     kind: ClassVar[str]
@@ -86,7 +86,7 @@ class RunsWithState(ABC, Generic[State]):
 
     @abstractmethod
     def _is_up(self, run_id: str) -> bool:
-        """Return whether the nodes of a run whose folder is there are up."""
+        """Return whether the nodes of a run are up; its folder exists."""
 
     @abstractmethod
     def _testbed(self, run_id: str, state: State) -> Testbed: ...
@@ -110,8 +110,8 @@ class RunsWithState(ABC, Generic[State]):
 
 
 def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
-    """Make the folder of a run that starts, the key that logs in to its nodes, and their host
-    key.
+    """Create the folder of a new run, and return it with the key for logins and the host key of its
+    nodes.
     """
     run_key = new_key_pair()
     host_key = new_key_pair()
@@ -122,10 +122,10 @@ def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
 
 
 def root_folder(kind: str) -> Path:
-    """Return the folder of this user's runs on a platform, local to this machine, as homes may be
-    shared.
+    """Return the folder of this user's runs on a platform; it is local to this machine, unlike some
+    homes.
 
-    /run/seatrial-KIND for root, else a folder among the user's own state.
+    /run/seatrial-KIND for root, else a folder in the user's state folder.
     """
     if os.geteuid() == 0:
         return Path("/run") / f"seatrial-{kind}"
@@ -163,9 +163,9 @@ def _is_trusted(place: Path) -> bool:
 
 
 def make_folder(run_id: str, kind: str) -> Path:
-    """Make a run's folder, readable by its user alone.
+    """Create a run's folder, readable only by this user.
 
-    Raises LaunchError where the parent is another user's.
+    Raises LaunchError if the parent is another user's.
     """
     folder = root_folder(kind) / run_id
     try:
@@ -212,7 +212,7 @@ def remember(folder: Path, cluster: Cluster) -> None:
 def recall(folder: Path) -> Cluster:
     """Return the cluster of the run.
 
-    Raises InputError if it has only begun, or is being taken down.
+    Raises InputError if the run has only just begun, or is being removed.
     """
     try:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
@@ -272,32 +272,33 @@ def read_json(folder: Path, name: str) -> Any:
 
 
 def keep(folder: Path, seconds: float) -> None:
-    """Keep the run for `seconds` from now on, even after its process has ended."""
+    """Keep the run for `seconds` from now, even after its process ends."""
     write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))
 
 
 def kept_until(folder: Path) -> float | None:
-    """Return the end of the time that the run is kept for, in seconds of the epoch, or None."""
+    """Return the time until which the run is kept, in seconds of the epoch, or None."""
     return moment(read_record(folder, "kept.json").get("until"))
 
 
 def moment(value: object) -> float | None:
-    """Return a point in time as a file has it, in seconds of the epoch; None for all else."""
+    """Return the value if it is a valid time in seconds of the epoch; else None."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _NEVER:
         return float(value)
     return None
 
 
 def is_at_work(folder: Path) -> bool:
-    """Return whether the run's process lives, and the run is not merely kept."""
+    """Return whether the run's process lives, and does not merely keep the run."""
     owner = read_owner(folder, "owner")
     return bool(owner and owner.alive) and kept_until(folder) is None
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Return whether the run's process is gone, or the time that it was kept for is over.
+    """Return whether the time for which the run is kept has passed, or, if it is not kept, its
+    process is gone.
 
-    A folder without owner is being made right now, unless it is old.
+    A folder without an owner counts as being created, unless it is old.
     """
     if until := kept_until(folder):
         return time.time() > until
@@ -308,10 +309,10 @@ def is_abandoned(folder: Path) -> bool:
 def is_object_abandoned(
     kind: str, run_id: str, owner: str | None, age_s: float, expires: float
 ) -> bool:
-    """Return whether the run that made an object is gone: by its folder here, else once `expires`
-    (epoch) is over.
+    """Return whether the run that made an object is gone: by its folder if it is ours, else by
+    `expires` (epoch).
 
-    A run that begins has its folder before its objects; one that ends has lost it last.
+    A run creates its folder before its objects, and removes the folder last.
     """
     if owner != this_owner(kind):
         return time.time() > expires
@@ -322,7 +323,7 @@ def is_object_abandoned(
 def leftovers(
     kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True
 ) -> list[Leftover]:
-    """Return the leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their
+    """Return the leftovers of this user's abandoned runs on a platform, if `is_ours` accepts their
     folder.
     """
     abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
@@ -342,14 +343,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def this_owner(kind: str) -> str:
-    """Return the owner of objects that others see too: the host name, and a hash of machine, user
-    and state folder.
+    """Return the owner label for shared objects: the host name, and a hash of machine, user and
+    state folder.
     """
     machine = ""
     process_tree = ""
     with suppress(OSError):
         machine = Path("/etc/machine-id").read_text().strip()
-    # The PID namespace: containers of one machine may share its id and host name
+    # The PID namespace, since containers of one machine may share machine id and host name
     with suppress(OSError):
         process_tree = os.readlink("/proc/self/ns/pid")
     identity = (machine, process_tree, os.geteuid(), root_folder(kind))

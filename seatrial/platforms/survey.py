@@ -1,7 +1,7 @@
-"""Read what a site has, as the draft of a cluster file: which platforms are there; Slurm, RunAI.
+"""Survey a site for a draft of a cluster file: which platforms exist; details of Slurm and RunAI.
 
-Names from the site are bounded and checked when the draft is read as a cluster file; what it has
-not, is not asked for.
+Names from the site are limited and checked when the draft is read as a cluster file. Features that
+the site lacks are not asked for.
 """
 
 import json
@@ -56,8 +56,8 @@ def present(site: Site) -> list[str]:
 
 
 def _has_kubeconfig(site: Site) -> bool:
-    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is
-    reported, not skipped.
+    """Return whether a Kubernetes cluster is configured here; whether it works is checked later,
+    and reported.
     """
     from seatrial.platforms.kubernetes.api import connect
 
@@ -66,7 +66,7 @@ def _has_kubeconfig(site: Site) -> bool:
     if site.context or any(map(os.path.isfile, paths)):
         return True
     try:
-        connect(None)  # inside a pod
+        connect(None)  # works inside a pod
     except MissingError:
         return False
     return True
@@ -77,7 +77,7 @@ def _has_kubeconfig(site: Site) -> bool:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition: usable nodes by (GPUs of a node, type of GPU)."""
+    """A partition: usable nodes by (GPUs per node, type of GPU)."""
 
     is_default: bool
     limit: str
@@ -86,7 +86,7 @@ class _Partition:
 
     @property
     def largest(self) -> tuple[int, str]:
-        """The GPUs of a node and their type of which there are most."""
+        """The (GPUs per node, type of GPU) with the most GPUs in total."""
         return max(self.nodes, key=lambda gres: (gres[0] * self.nodes[gres], self.nodes[gres]))
 
 
@@ -123,7 +123,7 @@ def slurm(choose: Choose, site: Site) -> Draft:
     }
     if host:
         draft["platform.host"] = Seen(host)
-    with suppress(ValueError):  # infinite
+    with suppress(ValueError):  # a limit such as "infinite"
         if seconds(partition.limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
             draft["platform.time_limit"] = Seen(partition.limit, "the partition's own")
     runtime = _container_runtime(login)
@@ -135,7 +135,7 @@ def slurm(choose: Choose, site: Site) -> Draft:
 
 
 def _container_runtime(login: "Login") -> str | None:
-    """Return what starts containers where jobs are submitted: Pyxis, Apptainer or Singularity."""
+    """Return the container runtime on the login node, Pyxis, Apptainer or Singularity, or None."""
     with suppress(SeatrialError):
         if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
             return "pyxis"
@@ -147,7 +147,7 @@ def _container_runtime(login: "Login") -> str | None:
 
 
 def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
-    """Parse the rows of sinfo; what is down, drained or no row is left out."""
+    """Parse the rows of sinfo, ignoring nodes that are down or drained, and other lines."""
     partitions: dict[str, _Partition] = {}
     for line in lines[:100_000]:
         cells = line.strip().split("|", 6)
@@ -173,7 +173,7 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
 
 
 def runai(choose: Choose, site: Site) -> Draft:
-    """Draft a project's nodes, whose number and kind RunAI does not show.
+    """Draft the nodes of a project; RunAI does not show their number and kind.
 
     Raises MissingError, LaunchError.
     """
@@ -207,8 +207,8 @@ def runai(choose: Choose, site: Site) -> Draft:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the names of a list in JSON, whose schema differs between versions; those that no field
-    takes are left.
+    """Yield the names in a JSON list, whose schema differs between versions, that are legal in a
+    cluster file.
     """
     try:
         document = json.loads(text)
@@ -238,8 +238,8 @@ SURVEYS: dict[str, Callable[[Choose, Site], Draft]] = {
 
 
 def completed(draft: Draft) -> Draft:
-    """Return the draft with the usual GPUs of its hardware where their number was neither seen nor
-    asked for.
+    """Return the draft with the usual number of GPUs of its hardware, if the draft lacks the
+    number.
     """
     hardware = draft.get("hardware", Seen(None)).value
     if not isinstance(hardware, str) or hardware == "cpu" or "gpus_per_node" in draft:

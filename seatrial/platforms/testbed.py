@@ -1,4 +1,4 @@
-"""Make a testbed from a cluster file: what is the same on every platform."""
+"""Make a testbed from a cluster file; common to all platforms."""
 
 import logging
 import shlex
@@ -24,23 +24,22 @@ _WRITE_TIMEOUT_S = 30.0
 
 
 def trial_run(cluster: Cluster, run_id: str = "doctor") -> Run:
-    """Return a run of the cluster that is never started, for what depends on no suite."""
+    """Return a run that is never started, for functions that do not depend on the suite."""
     return Run(run_id, cluster, load_suite("quick"), Path("doctor"))
 
 
 def node_of(
     cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None
 ) -> Node:
-    """Return a node as the cluster file describes it, at the address and port its peers reach it
-    at.
+    """Return a node as the cluster file describes it, with the address and port for its peers.
 
-    `ssh_port` when None.
+    `port` defaults to `ssh_port`.
     """
     return Node(name, address, port or cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
 
 
 def nodes_of(cluster: Cluster, state: PlatformState) -> list[Node]:
-    """Return the nodes of a run, as its state has them."""
+    """Return the nodes in the state of a run."""
     return [node_of(cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
 
 
@@ -53,9 +52,9 @@ def testbed_of(
     env: Mapping[str, str] = {},
     **own: Any,
 ) -> Testbed:
-    """Return the testbed of a run; `own` are the fields of it that only the platform knows.
+    """Return the testbed of a run; `own` are fields that only the platform knows.
 
-    MPI settings and environment of the cluster file win over the platform's.
+    MPI settings and environment of the cluster file override the platform's.
     """
     return Testbed(
         run_id=run_id,
@@ -77,12 +76,12 @@ def wait_for_sshd(
 ) -> bool:
     """Wait until every sshd answers, or time is up; return false if none does.
 
-    Some silent nodes are a finding for connectivity. `none_yet` is called while all are silent, and
-    may raise.
+    If only some nodes are silent, connectivity reports them. `none_yet` is called while all are
+    silent, and may raise.
     """
     deadline = time.monotonic() + timeout_s
     silent = list(testbed.nodes)
-    patience_s = 0.1  # short at first: TCP itself tries again only after a second
+    patience_s = 0.1  # short at first, since TCP retries only after a second
     while silent and time.monotonic() < deadline:
         up = on_each(silent, partial(answers, testbed, timeout_s=patience_s), fan_out(testbed))
         silent = [node for node in silent if not up[node.name]]
@@ -98,7 +97,7 @@ def wait_for_sshd(
 
 
 def default_folder(run_id: str) -> str:
-    """Return the folder on the node, private to its user, and removed when sshd ends."""
+    """Return a folder on the node that is private to its user and removed when sshd ends."""
     return f"/tmp/seatrial-{run_id}"
 
 
@@ -112,8 +111,8 @@ def node_script(
 ) -> str:
     """Return the script for the standard input of `sh -s` on each node.
 
-    It makes `folder`, a full path in an existing folder. `listen` is the address that sshd listens
-    on; every one when None.
+    It creates `folder`, a full path whose parent exists. `listen` is the address that sshd listens
+    on; all addresses when None.
     """
     values = {
         "FOLDER": folder or default_folder(run_id),
@@ -125,18 +124,18 @@ def node_script(
         **({"LISTEN": listen} if listen else {}),
     }
     assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    # The entry point of images uses them too
+    # Shared with the entry point of images
     functions = (IMAGES / "common/bin/seatrial-functions").read_text()
     script = Path(__file__).with_name("sshd").joinpath("node.sh").read_text()
     return assignments + functions.removeprefix("#!/bin/sh\n") + script
 
 
 def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
-    """Write the ports and users of its peers to every node, for ssh: MPI's daemons start each other
-    from node to node.
+    """Write an ssh configuration with the ports and users of all nodes to every node, since MPI's
+    daemons start each other from node to node.
 
-    A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on
-    the nodes; the one above `workdir` when None.
+    A node that cannot be reached is left to connectivity. `folder` is the folder of sshd on the
+    nodes; by default the parent of `workdir`.
     """
     text = ports_config(testbed, usual).encode()
     if not text:
@@ -163,7 +162,9 @@ def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None
 
 
 def ports_config(testbed: Testbed, usual: int) -> str:
-    """Return the configuration of ssh: one block per node that differs; empty if none does."""
+    """Return the ssh configuration: a block for each node that differs from the usual port and
+    user; empty if none does.
+    """
     users = {testbed.user_of(node) for node in testbed.nodes}
     blocks = []
     for node in testbed.nodes:

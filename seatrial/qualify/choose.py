@@ -13,15 +13,14 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import Evidence
 
-DUE_AT = 0.5  # of the greatest age
+DUE_AT = 0.5  # share of the greatest age from which a node is due
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate;
-    by default both.
+    """The nodes that a pass is asked to test: named nodes, all idle nodes, nodes at the gate.
 
-    One that may `watch` waits for nodes that are due and busy, until the next pass comes.
+    `watch`: wait for due nodes that are busy until the next pass begins.
     """
 
     names: tuple[str, ...] = ()
@@ -36,8 +35,8 @@ def candidates(
     """Return the nodes to test, the most urgent first: at the gate, in doubt, then those that are
     untested for longest.
 
-    A node that has failed at the gate is tested again only by its name. Raises InputError for a
-    name that is none.
+    A node that failed at the gate is tested again only if it is named. Raises InputError for the
+    name of an unknown node.
     """
     if selection.names:
         return _named(nodes, selection.names)
@@ -68,8 +67,8 @@ def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNo
 
 
 def may_test(node: ServiceNode) -> bool:
-    """Return whether a test may have the node: it is idle, named, at the gate, or seatrial took it
-    out.
+    """Return whether a test may use the node: it is idle, named, at the gate, or out of service by
+    seatrial.
     """
     return node.state in ("idle", "named", "gated") or (node.state == "out" and node.is_ours)
 
@@ -88,11 +87,9 @@ def why_not(node: ServiceNode) -> Reason:
 def batches(
     chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int
 ) -> list[list[ServiceNode]]:
-    """Return the nodes of each job.
+    """Return the nodes of each test, at most `at_once` together.
 
-    A node in doubt has a job of its own, so that its neighbours cannot be at fault.
-
-    So has one that waits at the gate, which may be broken in any way.
+    A node in doubt, or one at the gate, which may be broken in any way, is tested alone.
     """
     alone = [node for node in chosen if node.state != "idle" or evidence.is_doubtful(node.name)]
     others = [node for node in chosen if node not in alone]
@@ -101,8 +98,8 @@ def batches(
 
 
 def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
-    """Return whether the node is in doubt, or its test is old enough, be it a pass or a sure
-    failure.
+    """Return whether the node is in doubt, or its last pass or failure is older than `DUE_AT` of
+    `max_age`.
     """
     if evidence.is_doubtful(node.name):
         return True

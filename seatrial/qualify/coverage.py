@@ -14,7 +14,7 @@ from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import LONG_AGO, Evidence, Pair, pair_of
 from seatrial.text.hostlist import host_list
 
-Ages = Mapping[str, timedelta | None]  # by node or GPU; None: never
+Ages = Mapping[str, timedelta | None]  # age by node or GPU; None if never tested
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
@@ -24,8 +24,9 @@ class Coverage:
     """The age of the last passed test of each node, each GPU, and each pair of leaf switches; None
     if none passed.
 
-    A pair of a leaf switch with itself is of two nodes behind it. `max_age` is of nodes and GPUs,
-    `pair_max_age` of pairs; `gpu_hours_week` is what tests took in the last seven days.
+    A pair of a leaf switch with itself stands for two nodes behind that switch. `max_age` is the
+    limit for nodes and GPUs, `pair_max_age` for pairs; `gpu_hours_week` are the GPU hours of tests
+    in the last seven days.
     """
 
     nodes: Ages
@@ -37,17 +38,17 @@ class Coverage:
 
     @property
     def overdue_nodes(self) -> list[str]:
-        """Those that did not pass within `max_age`, the oldest first."""
+        """The nodes that did not pass within `max_age`, the oldest test first."""
         return overdue(self.nodes, self.max_age)
 
     @property
     def overdue_gpus(self) -> list[str]:
-        """Those that did not pass within `max_age`, the oldest first."""
+        """The GPUs that did not pass within `max_age`, the oldest test first."""
         return overdue(self.gpus, self.max_age)
 
     @property
     def overdue_pairs(self) -> list[Pair]:
-        """Those that did not pass within `pair_max_age`, the oldest first."""
+        """The pairs that did not pass within `pair_max_age`, the oldest test first."""
         return overdue(self.pairs, self.pair_max_age)
 
     @property
@@ -102,7 +103,7 @@ def coverage(
 ) -> Coverage:
     """Return the coverage of `nodes`.
 
-    `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
+    `measured_gpus` has the time of the last measurement of each GPU, by NODE/gpu-N.
     """
     ages = {}
     gpus = {}
@@ -127,22 +128,24 @@ def coverage(
 
 
 def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
-    """Return the GPU hours that tests have taken since then, including those that gave way."""
+    """Return the GPU hours of tests that ended since then, including tests that gave way to other
+    jobs.
+    """
     return sum(test.gpu_hours for test in tests if test.ended >= since)
 
 
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
-    """Return what is older than the limit or was never tested, the oldest first.
+    """Return the keys whose age exceeds the limit or is None, the oldest first.
 
-    What was never tested comes before all others; what is equally old is in the order of the names.
+    Keys without an age come first; equal ages are in the order of the keys.
     """
     late = [name for name, age in ages.items() if age is None or age > limit]
     return sorted(late, key=lambda name: (-(ages[name] or LONG_AGO), name))
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
-    """Return the age of each pair of groups that two nodes can be of; none where the platform knows
-    no groups.
+    """Return the age of each pair of groups with two different nodes; empty if the platform has no
+    groups.
     """
     members = Counter(node.group for node in nodes if node.group)
     ages = evidence.pair_ages({node.name: node.group for node in nodes})
@@ -158,10 +161,10 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
 def _gpu_age(
     node_age: timedelta | None, measured: datetime | None, now: datetime
 ) -> timedelta | None:
-    """Return the age of a GPU: that of its node's test, if the GPU was measured then.
+    """Return the age of a GPU: that of its node's test if the GPU was measured then, else that of
+    its own measurement.
 
-    A GPU that was measured earlier is as old as that. None if the node never passed, or the GPU was
-    never measured.
+    None if the node never passed, or the GPU was never measured.
     """
     if node_age is None or measured is None:
         return None
@@ -169,7 +172,7 @@ def _gpu_age(
 
 
 def _oldest(ages: Ages, names: Sequence[str]) -> str:
-    """Return how long the first of `names`, the oldest, has not been tested."""
+    """Return for how long the first of `names`, the oldest, has not been tested, in words."""
     age = ages[names[0]]
     if age is None:
         return "never tested"
@@ -177,7 +180,7 @@ def _oldest(ages: Ages, names: Sequence[str]) -> str:
 
 
 def _seconds(age: timedelta | None) -> float | None:
-    """Return an age in whole seconds; None for none."""
+    """Return an age in whole seconds, or None."""
     if age is None:
         return None
     return round(age.total_seconds())

@@ -1,4 +1,4 @@
-"""The state of a cluster at work as its scheduler and the history have it now."""
+"""The current state of a cluster at work, from its scheduler and the history."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,12 +13,13 @@ from seatrial.qualify.evidence import Evidence
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-REMEMBERED = timedelta(days=90)  # of tests: older ones say nothing of a node today
+# Age up to which tests count; older ones say nothing about a node today
+REMEMBERED = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The nodes, what earlier tests found of them, and how much is covered."""
+    """The nodes, the results of earlier tests, and the coverage."""
 
     nodes: list[ServiceNode]
     evidence: Evidence

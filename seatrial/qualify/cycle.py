@@ -1,8 +1,8 @@
-"""One pass over a cluster at work: test idle nodes by themselves, act on each batch, then test
-proven ones in pairs.
+"""One pass over a cluster at work: test idle nodes alone, act on each batch, then test proven nodes
+in pairs.
 
-The clock, the tests and the cluster are given, so that a simulation of sixty days runs what a
-cluster runs.
+The clock, the tests and the cluster are parameters, so that a simulation of sixty days runs the
+same code as a cluster.
 """
 
 import logging
@@ -23,18 +23,19 @@ from seatrial.text.hostlist import host_list
 
 log = logging.getLogger("seatrial.qualify")
 
-LONGEST = timedelta(minutes=50)  # of a pass, which comes every hour: no test begins later
-# Between two looks of a pass that watches: at 95 % load a node is idle for minutes
+LONGEST = timedelta(minutes=50)  # a pass runs every hour: no test begins later than this
+# Between two checks for idle nodes: at 95 % load a node is idle for minutes only
 LOOK = timedelta(minutes=1)
-Test = Callable[[str, Sequence[ServiceNode]], Sequence[NodeTest]]  # of a suite on nodes
+# Run a suite on nodes, and return a result for each
+Test = Callable[[str, Sequence[ServiceNode]], Sequence[NodeTest]]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pass tested and decided; `refused` has a line for each named node that it could not
-    take.
+    """What a pass tested and decided.
 
-    `common` says why no node was put out. `failed` is what the scheduler refused to do.
+    `refused` has a line for each named node that it could not test. `common` is the common cause
+    for which no node was put out. `failed` are errors of the scheduler.
     """
 
     tested: list[NodeTest] = field(default_factory=list)
@@ -44,18 +45,17 @@ class Outcome:
     failed: list[Reason] = field(default_factory=list)
 
     def nodes(self, action: str) -> list[str]:
-        """Return the nodes with that decision, by the last one on each."""
+        """Return the nodes whose last decision is `action`."""
         last = {decision.node: decision.action for decision in self.decisions}
         return [node for node, decided in last.items() if decided == action]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and
-    how to wait.
+    """A cluster at work, with the functions that a pass needs.
 
-    `test` takes a suite and the nodes to test with it, and returns what was found on each. `tests`
-    returns the tests until now, the oldest first.
+    `test` runs a suite on nodes and returns a result for each. `tests` returns all tests until now,
+    the oldest first. `wait` sleeps.
     """
 
     service: Scheduler
@@ -75,10 +75,10 @@ def run_pass(cluster: Cluster, selection: Selection) -> Outcome:
 
 
 class _Pass:
-    """A pass over the cluster: what it has tried so far, and what came of it."""
+    """One pass over the cluster, with the nodes tried so far and the outcome."""
 
     def __init__(self, cluster: Cluster, selection: Selection) -> None:
-        """Begin the pass now."""
+        """Start the time of the pass."""
         self._cluster = cluster
         self._selection = selection
         self._max_age = timedelta(days=cluster.settings.max_age_days)
@@ -89,8 +89,8 @@ class _Pass:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        """Test until nothing is left to do; a pass that watches looks again until the next pass
-        comes.
+        """Test until nothing is left to do; with `watch`, check for idle nodes until the next pass
+        begins.
         """
         service = self._cluster.service
         nodes = service.nodes()
@@ -107,13 +107,13 @@ class _Pass:
                 evidence = replace(evidence, now=self._cluster.now())
             else:
                 break
-            nodes = service.nodes()  # jobs begin and end meanwhile
+            nodes = service.nodes()  # states change while tests run
         return self.outcome
 
     def _test_singly(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Test the next batch of nodes by themselves; return false if no due node is free.
+        """Test the next batch of single nodes; return false if no due node is free.
 
-        One pass tests a node once.
+        A pass tests each node once.
         """
         free = []
         for node in candidates(nodes, evidence, self._selection, self._max_age):
@@ -121,16 +121,16 @@ class _Pass:
                 free.append(node)
         if not free:
             return False
-        # Only the first: what it finds may change which nodes come next
+        # Only the first batch: its results may change which nodes come next
         batch, *_ = batches(free, evidence, self._cluster.settings.at_once)
         self._tried.update(node.name for node in batch)
         self._test(ALONE, batch)
         return True
 
     def _test_pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Test one pair of proven idle nodes; of named nodes, with a neighbour.
+        """Test a pair of proven idle nodes, at least one of them named if names are given.
 
-        Return false if none is due.
+        Return false if no pair is due.
         """
         selection = self._selection
         is_asked = selection.idle or selection.names
@@ -156,17 +156,19 @@ class _Pass:
         return due
 
     def _wait_for(self, due: list[str]) -> None:
-        """Wait until the next look, and say for which nodes if they have changed."""
+        """Sleep until the next check, and log the nodes that are waited for if they have
+        changed.
+        """
         if due != self._awaited:
             log.info("waiting for nodes that are due and not idle: %s", host_list(due))
             self._awaited = due
         self._cluster.wait(LOOK)
 
     def _test(self, suite: str, batch: Sequence[ServiceNode]) -> None:
-        """Test the nodes and act on what was found.
+        """Test the nodes and act on the results.
 
-        A common cause keeps the nodes of this batch alone from being put out; the last one is told
-        of the whole pass.
+        If they share a cause, no node of this batch is put out; the outcome has the last such
+        cause.
         """
         before = self._evidence().tests
         tested = self._cluster.test(suite, batch)
@@ -180,9 +182,9 @@ class _Pass:
             self._act(decision, may_put_out=common is None)
 
     def _act(self, decision: Decision, *, may_put_out: bool) -> None:
-        """Do what was decided, unless the cluster file has a dry run or the cause is common.
+        """Carry out a decision, unless the cluster file asks for a dry run or nodes share a cause.
 
-        What the scheduler refuses is no error of the pass: it is told with the outcome.
+        An error of the scheduler does not end the pass; it is added to the outcome.
         """
         if decision.action == "keep out" and not may_put_out:
             return
@@ -200,5 +202,5 @@ class _Pass:
             self.outcome.failed.append(placed(decision.node, error.reason))
 
     def _evidence(self) -> Evidence:
-        """Return what the tests until now say."""
+        """Return the evidence of all tests until now."""
         return Evidence.of(self._cluster.tests(), self._cluster.now())

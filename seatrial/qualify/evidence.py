@@ -1,4 +1,4 @@
-"""What earlier tests say of each node: when it passed last, and what it has failed since. Pure."""
+"""What earlier tests show of each node: when it last passed, and what it has failed since. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,16 +8,16 @@ from itertools import takewhile
 
 from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
 
-ALONE = "qualify"  # the suite of nodes by themselves
-PAIRS = "qualify-pairs"  # and that of two
-GAVE_WAY = "gave-way"  # the code of a test that another job has ended
+ALONE = "qualify"  # suite that tests nodes alone
+PAIRS = "qualify-pairs"  # suite that tests pairs of nodes
+GAVE_WAY = "gave-way"  # code of a test that was ended for another job
 LONG_AGO = timedelta(days=3650)
-CONFIRMED_BY = 2  # tests of a node that is only slow, and partners of one that is slow in pairs
-Pair = tuple[str, str]  # sorted
+CONFIRMED_BY = 2  # failed tests that confirm a slow node; for pairs, failed partners
+Pair = tuple[str, str]  # names of two nodes or groups, sorted
 
 
 def pair_of(first: str, second: str) -> Pair:
-    """Return the pair of two nodes, or of two groups, whatever their order."""
+    """Return the names as a sorted pair."""
     if first <= second:
         return (first, second)
     return (second, first)
@@ -34,17 +34,17 @@ class Record:
 
     @property
     def passed(self) -> datetime | None:
-        """The end of the last test alone, or of a run of all nodes, that passed."""
+        """The end of the last passed test, alone or in a run of all nodes; None if none passed."""
         return next((test.ended for test in reversed(self.alone) if test.passed), None)
 
     @property
     def is_proven(self) -> bool:
-        """Whether the last test alone passed."""
+        """Whether the last test of the node alone passed."""
         return bool(self.alone) and self.alone[-1].passed
 
     @property
     def failures(self) -> list[NodeTest]:
-        """The tests alone that have failed since the last pass, the newest first."""
+        """The failed tests of the node alone since its last pass, the newest first."""
         return list(takewhile(lambda test: test.verdict.is_fault, reversed(self.alone)))
 
 
@@ -52,7 +52,8 @@ class Record:
 class Evidence:
     """The tests of a cluster's nodes until `now`, the oldest first.
 
-    `last` is the last test of each node but those of two nodes, whatever came of it.
+    `records` are the conclusive tests by node. `last` is the last test of each node, conclusive or
+    not, except tests of pairs.
     """
 
     now: datetime
@@ -62,7 +63,7 @@ class Evidence:
 
     @classmethod
     def of(cls, tests: Iterable[NodeTest], now: datetime) -> "Evidence":
-        """Sort the tests by node; what is inconclusive says nothing of a node."""
+        """Group the tests by node; inconclusive tests are not added to records."""
         ordered = sorted(tests, key=lambda test: test.ended)
         alone = defaultdict[str, list[NodeTest]](list)
         paired = defaultdict[str, list[NodeTest]](list)
@@ -89,7 +90,7 @@ class Evidence:
         return self.now - passed if passed else LONG_AGO
 
     def is_compared(self, node: str) -> bool:
-        """Return whether the last test rests on a baseline."""
+        """Return whether the last test of the node alone was compared with a baseline."""
         alone = self.record(node).alone
         return bool(alone) and alone[-1].code != NOT_COMPARED
 
@@ -112,8 +113,9 @@ class Evidence:
         return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
 
     def pair_ages(self, group_of: Mapping[str, str]) -> dict[Pair, timedelta]:
-        """Return the time since a pair of groups passed a test of two nodes, by the groups that
-        nodes are in today.
+        """Return the time since each pair of groups passed a test of two nodes.
+
+        `group_of` is the current group of each node.
         """
         ages = {}
         for test in self.tests:

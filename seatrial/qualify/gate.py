@@ -1,10 +1,11 @@
-"""Decisions after the tests of a pass: nodes let in, kept out or left, unless many fail alike.
+"""Decisions after the tests of a pass: let nodes in, keep them out or leave them, unless many fail
+alike.
 
 Pure.
 
-Wrong results, a missing part and numbers below the floor keep a node out at once. A number that is
-only slow does so when a second test agrees: on a cluster at work, something else may have used the
-node.
+Wrong results, a missing part and numbers below the floor keep a node out at once. A node that is
+only slow is kept out once a second test agrees, since on a cluster at work, something else may have
+used the node.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import CONFIRMED_BY, PAIRS, Evidence, is_conclusive
 from seatrial.qualify.pairs import slow_with
 
-# Of the nodes of a pass; more share a cause rather than each having a fault of its own
+# Share of the nodes of a pass; if more fail alike, a common cause is likelier than many faults
 MOST_ALIKE = 1 / 3
 _LEAST_ALIKE = 2
 Action = Literal["let in", "keep out", "leave"]
@@ -53,8 +54,8 @@ def decide(
 
 
 def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
-    """Decide on one node: out by a failure that is sure, in by a pass that was compared with
-    others.
+    """Decide on one node: keep it out after a confirmed failure, let it in after a pass with a
+    baseline.
     """
     name = node.name
     failure = _failure(name, test, evidence)
@@ -69,7 +70,7 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     left = Decision(
         node=name, action="leave", run_id=test.run_id, code=test.code or "", reason=Reason()
     )
-    # What somebody else took out of service is not ours to let in
+    # Nodes that somebody else took out of service are not let in
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if not waits:
         return left
@@ -82,19 +83,19 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
 
 
 def reason_kept_out(node: str, failure: NodeTest) -> Reason:
-    """Return the reason to keep the node out that failed in a test."""
+    """Return the reason to keep the node out after a failed test."""
     words = f"{failure.verdict.value} ({_failure_code(failure)}) in run {failure.run_id}"
     return Reason.of("qualify-kept-out", node=node, found=words)
 
 
 def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
-    """Return the test that keeps the node out; None if it passed, or one more test is to confirm
-    it.
+    """Return the test that keeps the node out; None if it passed, or needs one more test as
+    confirmation.
     """
     record = evidence.record(node)
     if test.suite == PAIRS:
         partners = slow_with(record.paired)
-        # The others may be to blame for the tests with them
+        # Partners that did not pass since may be to blame themselves
         cleared = [name for name in partners if _passed_since(name, node, evidence)]
         if len(cleared) < CONFIRMED_BY:
             return None
@@ -109,7 +110,9 @@ def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
 
 
 def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
-    """Return whether the partner's last test with any other node passed; false without one."""
+    """Return whether the partner's last test with a node other than `node` passed; false without
+    such a test.
+    """
     others = [test for test in evidence.record(partner).paired if test.partner != node]
     if not others:
         return False
@@ -119,12 +122,12 @@ def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
 def common_cause(
     tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int
 ) -> Reason | None:
-    """Return the reason to put no node out: more than a third of `tested`, or `in_a_row` nodes,
-    fail in the same way.
+    """Return the reason to put no node out, or None: more than a third of `tested`, or `in_a_row`
+    nodes, fail in the same way.
 
-    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node
-    fails both. Nor does a node that fails again: nodes in doubt and after a repair are tested
-    first, one after the other.
+    `before` are earlier tests, the oldest first. Tests of pairs do not count, as one bad node fails
+    both. Repeated failures of a node do not count either, as nodes in doubt and after a repair are
+    tested first, one after the other.
     """
     conclusive = _of_nodes(tested)
     failed = [test for test in conclusive if test.verdict.is_fault]
@@ -142,14 +145,14 @@ def common_cause(
 
 
 def _of_nodes(tests: Iterable[NodeTest]) -> list[NodeTest]:
-    """Return the tests of nodes by themselves that passed or failed."""
+    """Return the conclusive tests of single nodes."""
     return [test for test in tests if is_conclusive(test) and test.suite != PAIRS]
 
 
 def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
     """Yield the tests without repeated failures of the same node.
 
-    A node that has passed in between fails anew.
+    After a pass, the next failure of the node counts again.
     """
     failed = dict[str, bool]()
     for test in tests:
@@ -161,9 +164,10 @@ def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
 
 
 def _failures_in_a_row(tests: Sequence[NodeTest]) -> tuple[str, int]:
-    """Return how the last test failed, and how many nodes in a row failed the same way.
+    """Return the code of the last failure, and how many nodes in a row failed with it; ("", 0) if
+    the last test passed.
 
-    `tests` are in the order of time; if the last one passed, it is ("", 0).
+    `tests` are in order of time.
     """
     code = ""
     nodes = set[str]()
@@ -177,5 +181,5 @@ def _failures_in_a_row(tests: Sequence[NodeTest]) -> tuple[str, int]:
 
 
 def _failure_code(test: NodeTest) -> str:
-    """Return what makes two failures alike: the code, or the verdict of a test without one."""
+    """Return the key by which failures are alike: the code, or the verdict if there is none."""
     return test.code or test.verdict.value

@@ -1,9 +1,9 @@
-"""Which proven idle nodes a pass tests in pairs, so that every pair of leaf switches is covered in
-time. Pure.
+"""Choose which proven idle nodes a pass tests in pairs, so that all pairs of leaf switches are
+covered in time. Pure.
 
-Partners rotate: the pair of groups that is untested for longest comes first, and in it the nodes
-whose own test of two is oldest. A node that was slow with one partner meets another one next, which
-tells the node from its partner.
+Partners rotate: the pair of groups that is untested for longest comes first, and within it the
+    nodes whose last pair test is oldest. A node that was slow with one partner gets another one
+    next, which shows whether the node or its partner is slow.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,8 @@ from seatrial.qualify.evidence import CONFIRMED_BY, LONG_AGO, Evidence, Pair, pa
 def proven(
     nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta
 ) -> list[ServiceNode]:
-    """Return the idle nodes whose last test by themselves passed and is not too old: nothing of
-    theirs is in doubt.
+    """Return the idle nodes whose last test alone passed, is recent enough, and leaves nothing in
+    doubt.
     """
     free = []
     for node in nodes:
@@ -35,10 +35,10 @@ def proven(
 def choose_pair(
     nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str]
 ) -> tuple[ServiceNode, ServiceNode] | None:
-    """Return the two of `nodes` that are due: in doubt, else of the pair of groups that is oldest;
-    None where none are.
+    """Return the most urgent pair of `nodes`: one in doubt, else one of the groups with the oldest
+    test; None if none is due.
 
-    `among` names nodes of which the pair has one; whatever its age, if it is given.
+    If `among` has names, a pair needs one of them, and is due at any age.
     """
     choice = _Choice.of(nodes, evidence, max_age)
     pairs = []
@@ -55,8 +55,8 @@ def choose_pair(
 class _Choice:
     """The age of each pair of groups, and the partners with which each node was slow lately.
 
-    `max_age` is how old the test of a pair of groups may become. `slow` is by node, the latest
-    partner first; empty for a node that nothing speaks against.
+    `max_age` is the greatest age of the test of a pair of groups. `slow` are the partners by node,
+    the latest first; empty if the node's last pair test passed.
     """
 
     evidence: Evidence
@@ -66,7 +66,7 @@ class _Choice:
 
     @classmethod
     def of(cls, nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> "_Choice":
-        """Read from the evidence what decides between pairs of these nodes."""
+        """Read the ages and slow partners of these nodes from the evidence."""
         group_of = {node.name: _group(node) for node in nodes}
         slow = {node.name: slow_with(evidence.record(node.name).paired) for node in nodes}
         return cls(evidence, max_age, evidence.pair_ages(group_of), slow)
@@ -74,7 +74,7 @@ class _Choice:
     def is_new(self, first: ServiceNode, second: ServiceNode) -> bool:
         """Return whether the two were not slow together lately, and at most one is in doubt.
 
-        Of two in doubt, neither can clear the other.
+        If both are in doubt, neither can clear the other.
         """
         slow_with_first = self.slow[first.name]
         slow_with_second = self.slow[second.name]
@@ -83,7 +83,7 @@ class _Choice:
         return second.name not in slow_with_first and first.name not in slow_with_second
 
     def is_due(self, first: ServiceNode, second: ServiceNode) -> bool:
-        """Return whether one is in doubt, or their groups have not been tested for long."""
+        """Return whether one of the two is in doubt, or the test of their groups is too old."""
         if self._in_doubt(first, second):
             return True
         return self._age(first, second) >= DUE_AT * self.max_age
@@ -91,9 +91,9 @@ class _Choice:
     def priority(
         self, first: ServiceNode, second: ServiceNode
     ) -> tuple[bool, timedelta, timedelta]:
-        """Return what makes a pair come first: a doubt, the age of their groups, then their own.
+        """Return a sort key: whether one is in doubt, the age of their groups, their own ages.
 
-        The pair with the greatest value is the one to test.
+        The pair with the greatest key is tested next.
         """
         doubt = self._in_doubt(first, second)
         own_age = self._since_paired(first) + self._since_paired(second)
@@ -104,14 +104,12 @@ class _Choice:
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
-        """Return how long the groups of the two have not been tested; very long where they never
-        were.
-        """
+        """Return the time since the groups of the two were tested together; `LONG_AGO` if never."""
         pair = pair_of(_group(first), _group(second))
         return self.ages.get(pair, LONG_AGO)
 
     def _since_paired(self, node: ServiceNode) -> timedelta:
-        """Return the age of the node's last test of two; very long where it had none."""
+        """Return the time since the node's last pair test; `LONG_AGO` if it had none."""
         paired = self.evidence.record(node.name).paired
         if not paired:
             return LONG_AGO
@@ -119,15 +117,15 @@ class _Choice:
 
 
 def _group(node: ServiceNode) -> str:
-    """Return the group of a node; one without a group is its own."""
+    """Return the group of a node; its own name if it has none."""
     return node.group or node.name
 
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:
-    """Return the partners with which the last tests of a node failed, until one that passed.
-
-    `tests` are those of the node in pairs, the oldest first; each partner is there once, the latest
+    """Return the partners of the failed pair tests since the last passed one, each once, the latest
     first.
+
+    `tests` are the pair tests of one node, the oldest first.
     """
     partners: dict[str, None] = {}
     for test in reversed(tests):

@@ -1,4 +1,6 @@
-"""What a pass found, as the result of a run: for people, for alerts and as an exit status. Pure."""
+"""The result of a pass, in the form of a run's result: for people, alerts and the exit status.
+Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,8 +30,8 @@ def pass_result(
     outcome: Outcome,
     selection: Selection,
 ) -> RunResult:
-    """Return the result of a pass: bad where a node is kept out, inconclusive where a named node
-    was not tested.
+    """Return the result of a pass: failed if a node is kept out, inconclusive if a named node was
+    not tested.
     """
     verdict = _verdict(outcome, selection)
     check = Check("gate", verdict, _reason(outcome), suspects=_suspects(outcome))
@@ -48,8 +50,8 @@ def pass_result(
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """Return a line for each test, then one for each node that goes in or out of service, and what
-    stopped that.
+    """Return a line for each test, refused node, decision, common cause and error, in this
+    order.
     """
     shown = []
     for test in outcome.tested:
@@ -62,7 +64,7 @@ def lines(outcome: Outcome) -> list[str]:
         shown.append(f"{nodes}: {verdict}, run {test.run_id}")
     shown += outcome.refused
     for decision in outcome.decisions:
-        if decision.reason:  # one that leaves a node as it is may have none
+        if decision.reason:  # a decision that leaves a node as it is may have no reason
             shown.append(decision.reason.sentence)
     if outcome.common:
         shown.append(outcome.common.sentence)
@@ -76,11 +78,11 @@ def standing_result(
     evidence: Evidence,
     coverage: Coverage,
 ) -> RunResult:
-    """Return the result for alerts: what is wrong until somebody ends it, so that one pass without
-    it is no end.
+    """Return the result for alerts: all problems that persist, so that one pass without them does
+    not end an alert.
 
-    Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not
-    tested in time.
+    These are nodes that a test keeps out, or would without the dry run; a common cause; and nodes
+    that were not tested in time.
     """
     standing = (_standing(node, evidence) for node in nodes)
     kept_out = tuple(suspect for suspect in standing if suspect)
@@ -106,15 +108,15 @@ def standing_result(
 
 
 def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
-    """Return the verdict of a pass, by what was decided and what was tested.
+    """Return the verdict of a pass from its decisions and tests.
 
-    Of named nodes each must have passed by itself; without names, each that was tested. A pass that
-    tests nothing, since nothing is due, passes.
+    With names, each named node must have passed alone; without, each tested node. A pass that tests
+    nothing because nothing is due passes.
     """
     if outcome.nodes("keep out") or outcome.common:
         return Verdict.FAIL
     if any(test.verdict.is_fault for test in outcome.tested):
-        return Verdict.DEGRADED  # one more test is to confirm it
+        return Verdict.DEGRADED  # one more test has to confirm it
     last = {test.node: test.verdict for test in outcome.tested if test.suite != PAIRS}
     asked = selection.names or tuple(last)
     if all(last.get(name) is Verdict.PASS for name in asked):
@@ -159,9 +161,9 @@ def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
 
 
 def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
-    """Return the node as a suspect, if a test keeps it out of service or would.
+    """Return the node as a suspect if a test keeps it out of service, or would without the dry run.
 
-    One that somebody else has taken out of service is no suspect by that alone.
+    That somebody else took the node out of service does not make it a suspect.
     """
     failures = evidence.record(node.name).failures
     is_out = node.has_failed or (node.state == "out" and node.is_ours)

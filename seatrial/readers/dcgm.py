@@ -21,7 +21,7 @@ _TOOL = "dcgmi diag"
 Rows = Iterator[tuple[str, str]]  # the cells of each
 _SETTING = "tool-dcgm-setting"
 _NOT_RUN = "tool-dcgm-broke-off"
-_UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
+_UNSAID = (_NOT_RUN, SAYS_BAD)  # listed after results that name a part
 _VERDICTS = {
     "pass": Verdict.PASS,
     "fail": Verdict.FAIL,
@@ -119,7 +119,7 @@ class _Test:
                 yield self._result(verdict, where, warnings)
 
     def _result(self, verdict: Verdict, where: str, warning: str) -> Result:
-        """Return one result; its own warning comes before that for all devices."""
+        """Return one result; a device's own warning comes before the warning for all devices."""
         for_all = self.warnings.get("", "")
         return _result(self.name, verdict, where, warning or for_all)
 

@@ -333,7 +333,9 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
 
 
 def _number(trace: RankTrace, group_id: str) -> int:
-    """Return the number of the last collective that a rank entered in the group; 0 in none."""
+    """Return the number of the last collective that a rank entered in the group; 0 if it entered
+    none.
+    """
     group = trace.groups.get(group_id)
     return group.collective if group else 0
 

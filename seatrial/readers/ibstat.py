@@ -154,8 +154,8 @@ def _ports(lines: Lines) -> Iterator[_Port]:
 def _of_port(port: _Port, fastest_gb: float) -> Results:
     """Yield the result of a port: whether it is up, and as fast as its lanes and the others.
 
-    `fastest_gb` is the rate in Gb/s of the fastest port of its link layer, 0 if none is known. One
-    that is not in use (Ethernet, or disabled) is degraded where another one has failed.
+    `fastest_gb` is the rate in Gb/s of the fastest port of its link layer, 0 if none is known. A
+    port that is not in use (Ethernet, or disabled) is degraded where another port would fail.
     """
     # Without the numbers that tools print beside names: `4: ACTIVE`, `PORT_ACTIVE (4)`
     state = re.sub(r"[\d:() ]|port_", "", port.state)

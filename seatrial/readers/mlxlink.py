@@ -32,7 +32,7 @@ _LANES = {
     "Tx Fault": "reports a fault of the transmitter (Tx Fault)",
     "Rx CDR LOL": "lost its clock (Rx CDR LOL)",
 }
-_FEW_DOWNS = 2  # when the node, and when the switch started
+_FEW_DOWNS = 2  # one at the start of the node, one at that of the switch
 _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 

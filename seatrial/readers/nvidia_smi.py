@@ -119,7 +119,7 @@ _HEALTHS = (
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
-Gpu = tuple[str, Fields]  # its name, and what is told of it
+Gpu = tuple[str, Fields]  # the name of a GPU, and its fields
 LinkRates = dict[str, dict[str, str]]  # as printed, by GPU and link
 # `<remapped_row_pending>No</remapped_row_pending>`
 _TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
@@ -142,7 +142,7 @@ _HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power bra
 _SMI_GPU = lazy(
     r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|"
 )
-# A paste may have lost the head
+# Pasted output may lack its header
 TABLE_BEGINS = lazy(rf"\s{{0,40}}\| NVIDIA-SMI \d|{_SMI_GPU.pattern}")
 _SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
 _ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")

@@ -97,7 +97,7 @@ def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
 
 
 def _first(matrices: Matrices, title: str) -> Matrix:
-    """Return the first matrix whose title begins so; an empty one without any."""
+    """Return the first matrix whose title begins with `title`; an empty matrix without one."""
     for name, matrix in matrices.items():
         if name.startswith(title):
             return matrix
@@ -145,7 +145,9 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Resu
 
 
 def _slow_pairs(which: str, pairs: Pairs) -> Results:
-    """Yield the slower way of two GPUs; of more the slow GPUs, or else the slow pairs."""
+    """Yield the slower direction of two GPUs; of more GPUs, the slow ones, or else the slow
+    pairs.
+    """
     if len(pairs) == 2:
         yield from _slower_way(which, pairs)
     if len(pairs) < 6:

@@ -48,7 +48,7 @@ _NCCL_TESTS = re.compile(
 
 @dataclass(slots=True)
 class _Open:
-    """A part whose end was not seen yet; `place`: how many sweeps, and how many reports, began
+    """A part whose end was not seen yet; `place` counts the sweeps and the reports that began
     before it.
     """
 
@@ -56,7 +56,7 @@ class _Open:
     label: str
     place: tuple[int, int]
     lines: list[str] = field(default_factory=list)
-    # That it began with: one that comes again begins another part
+    # Its lines that may begin a part: one that is repeated begins another part
     marks: set[str] = field(default_factory=set)
     characters: int = 0
     foreign: int = 0
@@ -89,7 +89,7 @@ class PartReader:
         self._open: dict[str, dict[Reader, _Open]] = {}  # by label and tool, the latest last
         self._labels: set[str] = set()  # hosts that lines of reports began with
         self._begun = 0  # reports
-        self._refused = 0  # parts that turned out to be none
+        self._refused = 0  # parts that turned out to be no report
         # The place, the label and the report of each part that has ended
         self._reports: list[tuple[tuple[int, int], str, Report]] = []
 
@@ -119,10 +119,10 @@ class PartReader:
         return parts
 
     def _take(self, text: str, label: str) -> bool:
-        """Take the line if it is one of a report, and return whether it is.
+        """Take the line if it belongs to a report, and return whether it does.
 
-        One that is none as it stands may be one behind the host that it begins with: any word with
-        a colon in the first line of a report, later only the hosts of such lines.
+        If it does not as a whole, try it without a host in front: any word with a colon in the
+        first line of a report, later only the hosts of such lines.
         """
         if not text.strip():
             return False
@@ -142,10 +142,11 @@ class PartReader:
         return True
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
-        """Take the line, which carries that label, if it is one of a report, and return whether it
-        is; `begins` where it may be the first.
+        """Take the line, which carries `label`, if it belongs to a report, and return whether it
+        does.
 
-        It goes to the latest open part that it can belong to, else begins one.
+        The line goes to the latest open part that accepts it, else begins a part. `begins`: it may
+        be the first line of a part.
         """
         new = None
         if begins:
@@ -196,13 +197,17 @@ class PartReader:
             self._close(part)
 
     def _close_all(self) -> None:
-        """Close all parts; one that turns out to be none may open others, which are closed too."""
+        """Close all parts; one that turns out to be no report may open others, which are closed
+        too.
+        """
         while self._open:
             of_label = next(iter(self._open.values()))
             self._close(next(iter(of_label.values())))
 
     def _close(self, part: _Open) -> None:
-        """Read a part that has ended, and keep its report; of too many those without a fault go."""
+        """Read a part that has ended, and keep its report; if there are too many, reports without a
+        fault are dropped.
+        """
         of_label = self._open.get(part.label, {})
         if of_label.get(part.reader) is not part:  # closed by what was read on the way
             return
@@ -220,8 +225,8 @@ class PartReader:
             self._reports.append((part.place, part.label, report))
 
     def _reread(self, part: _Open) -> None:
-        """Read the lines of a part that turned out to be none; in those of a document other parts
-        may begin.
+        """Read the lines of a part that turned out to be no report; other parts may begin within a
+        document.
         """
         self._refused += 1
         # By itself: as the first line of a report it would begin the same part again
@@ -234,8 +239,8 @@ class PartReader:
 
 
 def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
-    """Return whether a line is one of the part; where every line has a needle, one without it is
-    not looked at.
+    """Return whether a line belongs to a part; if every line has a needle, one without it is not
+    looked at.
     """
     if reader.belongs is reader.begins and not has_needle:
         return False

@@ -49,7 +49,9 @@ def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
 
 
 def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
-    """Judge a rate by its share of what the port carries, in both directions if it is of both."""
+    """Judge a rate by its share of what the port carries, both directions for a bidirectional
+    test.
+    """
     ways = 2 if measurement.conditions.get("bidirectional") else 1
     rated = ways * port_gb_s
     share = measurement.value / rated

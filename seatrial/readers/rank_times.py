@@ -21,7 +21,7 @@ _METRICS = (
     ("Clk", "MHz", "runs at"),
     ("Etpt", "TFLOP/s", "computes"),
 )
-_FEW = 16  # of so many ranks one may be called slow: more are a stage of the pipeline
+_FEW = 16  # one in so many ranks may be called slow; more are a stage of the pipeline
 # `INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: ...`
 _REPORT = lazy(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
 # `MnEtpt/Rnk: 338.11TF/3`

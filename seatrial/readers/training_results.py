@@ -46,8 +46,8 @@ def read_document(document: Document) -> Report | None:
 
 
 def read_events(lines: Lines) -> Report | None:
-    """Return the report of the JSON lines of a training or of its sums; None if no line is
-    whole.
+    """Return the report of the JSON lines of a training or of its all_reduce check; None without a
+    whole line.
     """
     events = [event for event in map(json_in, lines) if isinstance(event, dict)]
     if not events:
@@ -74,12 +74,12 @@ def read_events(lines: Lines) -> Report | None:
 
 
 def _is_broken(document: Document, key: str) -> bool:
-    """Return whether the value is there and no finite number."""
+    """Return whether the document has a value for `key` that is not a finite number."""
     return key in document and finite(document[key]) is None
 
 
 def _report(document: Document, is_whole: bool) -> Report:
-    """Return the rate of a training, and what its end says if it `is_whole`."""
+    """Return the rate of a training, and, if it `is_whole`, the results of its end."""
     results = tuple(_results(document)) if is_whole else ()
     words = "training"
     model = document.get("model")

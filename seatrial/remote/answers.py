@@ -30,7 +30,7 @@ def printable(text: str) -> str:
 
 
 def shown(output: str) -> str:
-    """Return what was printed, shortened for a message."""
+    """Return a program's output, shortened for a message."""
     return printable(output) or "nothing was printed"
 
 
@@ -46,9 +46,9 @@ class NodeAnswer(BaseModel):
 class Facts(NodeAnswer):
     """Output of seatrial/remote/probes/facts.py.
 
-    `gpu_problem` is what nvidia-smi says when it fails, `gpu_clock_mhz` the highest SM clock of the
-    slowest GPU, `nvlink_domain` names the nodes whose GPUs NVLink joins, `hardware_ids` are digests
-    of serials. A version is "" where it is not installed, None if it is unknown.
+    `gpu_problem` is the message of nvidia-smi if it fails, `gpu_clock_mhz` the highest SM clock of
+    the slowest GPU, `nvlink_domain` names the nodes whose GPUs NVLink connects, `hardware_ids` are
+    digests of serials. A version is "" if the package is not installed, None if it is unknown.
     """
 
     hostname: Text = Field(min_length=1)
@@ -108,8 +108,8 @@ class Traffic(NodeAnswer):
 
 
 class StreamListener(NodeAnswer):
-    """First line of seatrial/remote/probes/stream.py: where it takes streams, and the token for
-    that.
+    """First line of seatrial/remote/probes/stream.py: the port for streams, and the token that they
+    need.
     """
 
     port: int = Field(gt=0, lt=1 << 16)
@@ -131,7 +131,7 @@ class ProbeError(NodeAnswer):
 
 
 class StreamError(ProbeError):
-    """Why seatrial/remote/probes/stream.py could not measure what the request `id` asks for."""
+    """The error of seatrial/remote/probes/stream.py for the request `id`."""
 
     id: int
 
@@ -153,8 +153,8 @@ def read_answer(model: type[Answer], line: str) -> Answer:
 
 
 def event_in(line: str, model: type[Answer], name: str = "") -> Answer | None:
-    """Return a probe's event in a line, whatever stands before it; None if the line has no whole
-    one of that name.
+    """Return a probe's event in a line, ignoring text before it; None if there is no complete event
+    of that name.
     """
     start = line.find(f'{{"event": "{name}')
     try:

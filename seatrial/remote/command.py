@@ -1,6 +1,4 @@
-"""Run commands on nodes over an SSH connection, or on this machine: time, bytes and lines are
-bounded.
-"""
+"""Run commands on nodes over SSH, or on this machine, with limits on time, bytes and lines."""
 
 import math
 import os
@@ -23,10 +21,10 @@ if TYPE_CHECKING:
     import paramiko
 
 
-MAX_OUTPUT_BYTES = 1024**2  # of a command whose answer is small
-_EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
-_EXIT_S = 10.0  # for the exit status, after the end of the output
-# Of what is not read yet; the window that paramiko opens has half of it
+MAX_OUTPUT_BYTES = 1024**2  # default limit on a command's output
+_EXEC_TIMEOUT_S = 30  # otherwise paramiko waits forever for a node to confirm a command
+_EXIT_S = 10.0  # wait for the exit status after the end of the output
+# Limit on unread data; the window that paramiko opens is half of it
 _WINDOW_BYTES = 4 * 1024**2
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes per rank
@@ -36,7 +34,8 @@ _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes
 class CommandResult:
     """The result of a command on a node.
 
-    `exit_status` is None when it was cut off; `output` is stdout and stderr in order.
+    `exit_status` is None if the command was ended at its time limit; `output` is stdout and stderr
+    in order.
     """
 
     exit_status: int | None
@@ -73,7 +72,7 @@ class LineReader(ABC):
 
 
 class RemoteProcess(LineReader):
-    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks
+    """A command that runs on a node; `close_stdin` closes its standard input, which asks
     it to end.
     """
 
@@ -113,7 +112,9 @@ class RemoteProcess(LineReader):
         return data or None
 
     def _check_window(self) -> None:
-        """Raise FloodError at a server that ignores the window, which paramiko does not check."""
+        """Raise FloodError if the server sends more than the window, which paramiko does
+        not check.
+        """
         if len(self._channel.in_buffer) + len(self._channel.in_stderr_buffer) > _WINDOW_BYTES:
             self._channel.close()
             raise FloodError.of(
@@ -142,8 +143,8 @@ def _lines(data: bytes) -> tuple[list[str], bytes]:
 
 
 class RemoteRanks(RemoteProcess):
-    """A supervisor with an mpirun on the head; standard error carries what rank 0 prints, and
-    nothing else.
+    """A supervisor with mpirun on the head; its standard error carries only the output of
+    rank 0.
     """
 
     _combines_stderr = False
@@ -156,7 +157,7 @@ class RemoteRanks(RemoteProcess):
         self._channel.in_stderr_buffer.set_event(self._arrived)
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """Return the whole lines that arrive, as of any process; the lines of rank 0 are
+        """Return the complete lines that arrive, like any process; lines of rank 0 are
         `RankLine`s.
         """
         if not self._is_ready:
@@ -187,7 +188,9 @@ class RemoteRanks(RemoteProcess):
 
 
 def is_piece(line: str) -> bool:
-    """Return whether a line that was read is only a part of one, which goes on with the next."""
+    """Return whether a line that was read is only a part of a line, which continues in the next
+    one.
+    """
     return 4 * len(line) > _MAX_LINE_BYTES and len(line.encode(errors="replace")) > _MAX_LINE_BYTES
 
 
@@ -203,14 +206,14 @@ def run_command(
     timeout_s: float,
     max_bytes: int = MAX_OUTPUT_BYTES,
 ) -> CommandResult:
-    """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
+    """Run `command` in the node's shell and wait for it, at most `timeout_s` seconds.
 
-    A command that is cut off is ended on the node. Raises FloodError when it prints more than
-    `max_bytes`, RemoteError when it cannot be started or the connection breaks.
+    At the time limit the node ends the command. Raises FloodError if it prints more than
+    `max_bytes`, RemoteError if it cannot be started or the connection breaks.
     """
     started = time.monotonic()
-    # The node itself ends it a second after its time is up: a closed channel ends only what writes
-    # to it, and OpenSSH delivers no signals to sessions of root.
+    # The node ends the command a second after its time limit: closing the channel ends only
+    # programs that write to it, and OpenSSH delivers no signals to sessions of root.
     limited = f"timeout -s KILL {math.ceil(timeout_s) + 1} sh -c {shlex.quote(command)}"
     process = start_process(transport, limited)
     try:
@@ -265,7 +268,8 @@ class LocalProcess(LineReader):
 
     Raises OSError if it cannot be started.
 
-    `lost_status` is its exit status after it lost the connection to the machine that does the work.
+    `lost_status` is the exit status with which it reports a lost connection to the machine that
+    runs the work.
     """
 
     def __init__(
@@ -281,7 +285,8 @@ class LocalProcess(LineReader):
             bufsize=0,
             env=env,
             cwd=cwd,
-            start_new_session=True,  # a key that interrupts us is for us: closed input ends it
+            # Ctrl-C must not reach the process, which ends when its input is closed
+            start_new_session=True,
         )
         assert self._process.stdin
         assert self._process.stdout
@@ -305,8 +310,8 @@ class LocalProcess(LineReader):
         return data or None
 
     def exit_status(self) -> int | None:
-        """Return the exit status; None if it outlives its output, or has lost the machine that does
-        the work.
+        """Return the exit status; None if the process still runs after its output ended, or has
+        lost the connection.
         """
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(_EXIT_S)
@@ -314,8 +319,8 @@ class LocalProcess(LineReader):
         return None
 
     def close(self, grace_s: float) -> None:
-        """End it: its input is closed, its output goes nowhere, and what has not left after
-        `grace_s` is killed.
+        """End the process: close its input, discard its output, and kill what still runs after
+        `grace_s`.
         """
         self.close_stdin()
         deadline = time.monotonic() + grace_s

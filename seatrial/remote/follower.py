@@ -1,4 +1,4 @@
-"""The output of one mpirun, or of what a testbed has in its place, read to its end."""
+"""Read the output of an mpirun, or of the testbed's launcher, to its end."""
 
 import logging
 import re
@@ -12,20 +12,19 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import RankLine, SrunLines, rank_line, reported_rank
 from seatrial.system.rawlog import RawLog
 
-# Of the beginning and of the end each: bounds memory
+# Most lines and characters kept of the beginning, and of the end, to limit memory
 _MOST_LINES = 100_000
 _MOST_CHARS = 8 * 1024**2
 log = logging.getLogger("seatrial.mpi")
-# An mpirun that has printed everything normally ends within tenths of a second; some never do
+# Time to end after the last output: mpirun normally needs tenths of a second, but may hang
 SETTLE_S = 3.0
-SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
-SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
-# Characters of any line but an event of a probe, which may have an entry per rank
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks need long to finalize
+SUPERVISOR_GRACE_S = 10.0  # the supervisor terminates for 3 s, then kills for 3 s
+# Most characters of a line, except an event of a probe, which may have an entry per rank
 _LONGEST_LINE = 16 * 1024
-_RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
-_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
-# Open MPI's launcher says so when its child was the faster of the two: both set the same process
-# group.
+_RANK_0 = "[1,0]<stdout>:"  # prefix in logs, as mpirun puts it before other ranks' lines
+_LINE_COST = 256  # least bytes that a line counts as, since many short lines take long to read
+# Open MPI's launcher prints this if its child set their common process group first.
 _LOST_RACE = "plm:rsh: Warning: setpgid("
 # Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the
 # command.
@@ -35,8 +34,8 @@ _WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process wa
 
 
 class KeptLines:
-    """The first and the last lines of an output that may be endless, `_MOST_LINES` and
-    `_MOST_CHARS` of each at most.
+    """The first and the last lines of output of any length, at most `_MOST_LINES` and `_MOST_CHARS`
+    of each.
     """
 
     def __init__(self) -> None:
@@ -47,7 +46,7 @@ class KeptLines:
         self._left_out = 0
 
     def add(self, line: str) -> None:
-        """Keep a line, and let go of the oldest one behind the first lines if there is no room."""
+        """Keep a line; without room, drop the oldest of the last lines."""
         head_chars = self._head_chars + len(line)
         has_room = len(self._head) < _MOST_LINES and head_chars <= _MOST_CHARS
         if has_room and not self._tail:
@@ -62,7 +61,7 @@ class KeptLines:
             self._left_out += 1
 
     def kept(self) -> tuple[str, ...]:
-        """Return the lines that were kept, with a note where some are left out."""
+        """Return the kept lines, with a note where lines were dropped."""
         if not self._left_out:
             return (*self._head, *self._tail)
         note = f"[{self._left_out} lines are left out here; the log has them]"
@@ -70,11 +69,11 @@ class KeptLines:
 
 
 class Follower:
-    """Reads one mpirun to its end, whichever end that is.
+    """Reads one mpirun until it ends, prints too much or reaches its time limit.
 
-    `on_line` is called with each line that is kept, and `is_done` says which of them is the last of
-    interest. At most `max_bytes` are read, and until `SUPERVISOR_GRACE_S` after `timeout_s`.
-    `ranks` is their number: many take longer to leave.
+    `on_line` is called with each kept line, and `is_done` returns whether a line is the last of
+    interest. At most `max_bytes` are read, until `SUPERVISOR_GRACE_S` after `timeout_s`. `ranks` is
+    the number of ranks: many take longer to end.
     """
 
     def __init__(
@@ -99,23 +98,22 @@ class Follower:
         self._settle_s = SETTLE_S + SETTLE_S_PER_RANK * ranks
         self._settled_at: float | None = None
         self._asked_to_end = False
-        self._supervisor: str | None = None  # its message about the end
-        self._piece_of: int | None = None  # the rank whose line goes on with the next that is read
-        self.reported: set[int] = set()  # ranks that took part
-        self._begun: set[int | None] = set()  # ranks with a line
-        self._has_pipe = isinstance(process, RemoteRanks)  # of rank 0
+        self._supervisor: str | None = None  # the supervisor's message about the end
+        self._piece_of: int | None = None  # the rank whose line continues in the next line read
+        self.reported: set[int] = set()  # ranks that reported themselves
+        self._begun: set[int | None] = set()  # ranks that have printed a line
+        self._has_pipe = isinstance(process, RemoteRanks)  # whether rank 0 has a pipe
 
     def follow(self) -> MpiResult:
         """Read to the end; return the result.
 
-        An end is that of the process, more output than may be, or time that is up; a process that
-        stays after its last line of interest is asked to end.
+        A process that still runs after its last line of interest is asked to end.
         """
         while (batch := self._process.read_lines(0.2)) is not None:
             self._take_batch(batch)
             too_late = time.monotonic() > self._deadline
-            # Everything was ended a while ago: what still comes then has piled up faster than it
-            # could be read.
+            # All processes were ended a while ago: output that still arrives was printed faster
+            # than it could be read.
             has_piled_up = too_late and bool(batch)
             is_too_much = self._room < 0 or self._process.received_bytes > self._max_bytes
             if is_too_much or has_piled_up:
@@ -129,9 +127,7 @@ class Follower:
         return self._result(status)
 
     def _take_batch(self, batch: Iterable[str]) -> None:
-        """Take the lines that have come in; whole ones only where srun cuts long ones into
-        several.
-        """
+        """Process lines that have arrived, joining those that srun has split."""
         for line in batch:
             with_newline = len(line) + 1
             self._room -= max(with_newline, _LINE_COST)
@@ -143,7 +139,7 @@ class Follower:
                 self._take(whole)
 
     def _ask_to_end(self) -> None:
-        """Close the input of the supervisor, for which that is the sign to end everything."""
+        """Close the input of the supervisor, so that it ends everything."""
         log.warning(
             "mpirun has printed everything and does not leave; ending it and using its output"
         )
@@ -163,13 +159,14 @@ class Follower:
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
     def _take(self, read: str) -> None:
-        """Log a line, or a piece of one, and keep it."""
-        if isinstance(read, RankLine):  # by the pipe of rank 0
+        """Log and keep a line, or a piece of one."""
+        if isinstance(read, RankLine):  # from the pipe of rank 0
             written = self._log_file.write(f"{_RANK_0}{read}\n")
             logged = written.removesuffix("\n").removeprefix(_RANK_0)
             self._keep(RankLine(logged, read.rank))
             return
-        goes_on = is_piece(read)  # it waits in the log for what a secret may end with
+        # The log holds it back, as a secret may continue in the next piece
+        goes_on = is_piece(read)
         text = read if goes_on else f"{read}\n"
         written = self._log_file.write(text)
         logged = written.removesuffix("\n")
@@ -180,12 +177,12 @@ class Follower:
         self._keep(line)
 
     def _keep(self, line: RankLine) -> None:
-        """Keep a line and hand it on, unless it is a report of seatrial's own, or noise of the
+        """Keep a line and pass it on, unless it is a report of seatrial itself, or noise of the
         launcher.
 
-        What the supervisor says is kept apart, and no line after it.
+        The supervisor's message is stored separately, and ends the lines that are kept.
         """
-        if self._supervisor is not None:  # ranks that are ended complain of each other
+        if self._supervisor is not None:  # ranks that are being ended print errors about each other
             return
         text = str(line)
         rank = line.rank
@@ -195,14 +192,14 @@ class Follower:
             return
         if rank is not None and rank not in self._begun:
             self._begun.add(rank)
-            if not text:  # the end of what may have stood before a rank's report
+            if not text:  # the line break before a rank's report
                 return
         if rank is None and _LOST_RACE in text:
             return
         beginning = text[:_LONGEST_LINE]
         if '{"event"' not in beginning:
             text = beginning
-        if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
+        if rank is None and _SUPERVISOR in text:  # it may follow half a line of the launcher
             text, _, self._supervisor = text.rpartition(_SUPERVISOR)
             if not text:
                 return
@@ -213,10 +210,10 @@ class Follower:
             self._settled_at = time.monotonic() + self._settle_s
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
-        """Return what was read, with how it ended.
+        """Return the result with the kept lines and how the run ended.
 
-        A message of the supervisor goes before `status`, which then is its own. With neither, and
-        time left, the connection was lost.
+        A message of the supervisor takes precedence over `status`, which is then the supervisor's.
+        With neither, and before the deadline, the connection was lost.
         """
         seconds = time.monotonic() - self._started
         for line in self._srun.unended():
@@ -224,7 +221,7 @@ class Follower:
         message = self._supervisor or ""
         is_lost = status is None and not message and not past_deadline
         if message:
-            status = None  # the supervisor's own
+            status = None  # it is the supervisor's
         not_started = None
         ended = past_deadline or bool(message)
         if message.startswith(_CANNOT_START):

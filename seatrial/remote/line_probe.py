@@ -1,4 +1,6 @@
-"""Probes that run on a node for a while and answer requests: one JSON object a line, each way."""
+"""Probes that run on a node for a while and answer requests: one JSON object a line in each
+direction.
+"""
 
 import json
 import shlex
@@ -31,9 +33,9 @@ from seatrial.remote.command import (
 if TYPE_CHECKING:
     import paramiko
 
-STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+STREAM_BYTES = 64 * 1024**2  # per direction, or less if that takes longer than STREAM_S
 STREAM_S = 0.5
-# What a stream may take besides the connection: its waits for first bytes, a loaded machine
+# Additional time for a stream: waiting for first bytes, and a loaded machine
 _SPARE_S = 20
 Read = TypeVar("Read")
 Failed = TypeVar("Failed", bound=ProbeError)
@@ -63,7 +65,7 @@ class LineProbe:
         return self.answer(self.send(request), model, timeout_s)
 
     def send(self, request: Mapping[str, Any]) -> int:
-        """Send a request; returns its number, which its answers have as `id`."""
+        """Send a request; return its number, which is the `id` of its answers."""
         number = next(self._numbers)
         try:
             self._process.send(json.dumps({"id": number, **request}).encode() + b"\n")
@@ -72,9 +74,7 @@ class LineProbe:
         return number
 
     def answer(self, number: int, model: type[Answer], timeout_s: float) -> Answer:
-        """Wait for the answer to a request; one of an earlier request, which took too long, is
-        passed over.
-        """
+        """Wait for the answer to a request, skipping late answers to earlier requests."""
 
         def read(line: str) -> Answer | StreamError:
             answer = read_either(model, StreamError, line)
@@ -88,7 +88,9 @@ class LineProbe:
         return answer
 
     def first(self, read: Callable[[str], Read], timeout_s: float) -> Read:
-        """Return what `read` makes of the first line that it accepts; a login may print others."""
+        """Return `read(line)` for the first line that does not raise ValueError; a login may print
+        other lines.
+        """
         deadline = time.monotonic() + timeout_s
         printed = ""
         while True:
@@ -127,7 +129,7 @@ class StreamProbe(LineProbe):
     def measure(
         self, peer: Node, listener: StreamListener, timeout_s: float
     ) -> tuple[float, float]:
-        """Return MB/s to the peer that listens there, and from it.
+        """Return MB/s to the peer at `listener`, and from it.
 
         Raises RemoteError, FloodError.
         """

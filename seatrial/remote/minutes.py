@@ -1,4 +1,4 @@
-"""What every device of a testbed reports, minute by minute, while a run measures."""
+"""Readings of every device of a testbed, minute by minute, while a run measures."""
 
 import logging
 import threading
@@ -19,8 +19,8 @@ from seatrial.remote.ssh import answered, connected, fan_out, on_each
 
 log = logging.getLogger("seatrial.minutes")
 
-_ASK_S = 45.0  # for one node's answer: nvidia-smi alone may take 20 s
-_MOST = 100_000  # minutes of a run
+_ASK_S = 45.0  # timeout of one node's answer: nvidia-smi alone may take 20 s
+_MOST = 100_000  # most readings of a run
 
 Part = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./:-]{1,64}$")]
 MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,32}$")]
@@ -36,10 +36,9 @@ class MinuteAnswer(NodeAnswer):
 
 @dataclass(slots=True)
 class Minutes:
-    """Readings of `metrics` at `times_s`, the seconds since the beginning by a clock that does not
-    jump.
+    """Readings of `metrics` at `times_s`, seconds since the beginning by a monotonic clock.
 
-    `metrics` has for each metric the readings of each part ("node-3/gpu-1") by their place in
+    `metrics` has, for each metric and part ("node-3/gpu-1"), the readings by their index in
     `times_s`.
     """
 
@@ -59,7 +58,7 @@ class Minutes:
 
 @contextmanager
 def recording(every_s: float, testbed: Callable[[], Testbed | None]) -> Iterator[Minutes]:
-    """Ask all nodes every so many seconds within the context; 0: never.
+    """Read all nodes every `every_s` seconds within the context; 0: never.
 
     A node that does not answer leaves a gap.
     """
@@ -89,7 +88,7 @@ def _record(
             continue
         try:
             answers = on_each(nodes.nodes, partial(_ask, nodes), fan_out(nodes))
-        except (SeatrialError, OSError) as error:  # of this machine
+        except (SeatrialError, OSError) as error:  # an error of this machine
             log.debug("a minute is missing: %s", error)
             continue
         known = answered(answers)

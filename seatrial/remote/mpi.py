@@ -1,5 +1,5 @@
-"""Ranks, started by mpirun over a hostfile on the head node (Open MPI 4 and 5) or as the testbed
-says, and followed.
+"""Start ranks by mpirun with a hostfile on the head node (Open MPI 4 and 5), or by the testbed's
+launcher, and follow their output.
 """
 
 import base64
@@ -29,22 +29,23 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
 
 Environ = Mapping[str, str]
-OnLine = Callable[[str], None] | None  # is called with each line that is printed
+OnLine = Callable[[str], None] | None  # called with each printed line
 # NCCL_DEBUG=INFO prints some 40 KiB per rank
 OUTPUT_BYTES = 32 * 1024**2
 OUTPUT_BYTES_PER_RANK = 128 * 1024
-# Of each node
+# Limits on the login output of each node
 _SESSION_LINES = 20
 _SESSION_CHARACTERS = 1000
-_SESSIONS_BYTES = 4 * 1024**2  # of all nodes
-_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
-_BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
-# What a rank that does not flood prints at most until the others have flooded
+_SESSIONS_BYTES = 4 * 1024**2  # most bytes of all nodes
+# Characters that rsh_agent.sh replaces in a host's file name
+_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")
+_BYTES = 4 * 1024**2  # room for some lines of up to 2 MiB
+# Most output of a normal rank until a flooding one exceeds the limit
 _BYTES_PER_RANK = 64 * 1024
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
-    """Return one line per node, by the address or the name that its peers reach it at.
+    """Return the hostfile: one line per node, with the address or name by which its peers reach it.
 
     mpirun fills a node's slots before the next, in this order.
     """
@@ -92,8 +93,8 @@ def variables(testbed: Testbed, env: Environ) -> dict[str, str]:
 
 
 def hostfile_path(testbed: Testbed) -> str:
-    """Return the path of the hostfile on the head node; parts of a testbed may share head and
-    folder.
+    """Return the path of the hostfile on the head node, which depends on the testbed's label, as
+    parts of a testbed may share head and folder.
     """
     path = f"{testbed.workdir}/hostfile"
     if testbed.label:
@@ -115,18 +116,17 @@ def mpirun(
 ) -> MpiResult:
     """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
 
-    `is_done(line)` says that nothing of interest follows that line: mpirun, or what the testbed has
-    in its place, then gets a few seconds to leave and is ended if it does not. A supervisor ends
-    everything when this connection goes away. Raises RemoteError when the head cannot be reached.
-
-    Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this
-    process' environment and of the testbed's.
+    `is_done(line)` returns whether nothing of interest follows the line: mpirun, or the testbed's
+    launcher, then gets a few seconds before it is ended. A supervisor ends everything if this
+    connection breaks. `secrets` are removed from all output (default: those of this process'
+    environment and of the testbed's). Raises RemoteError if the head cannot be reached.
     """
     launcher = testbed.launcher
     ranks_env = variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
     supervisor, script = (python, "supervise.py") if python else ("sh", "supervise.sh")
-    sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
+    # Folder on the head, of this mpirun only
+    sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"
     argv = ["sh", f"{testbed.workdir}/rank.sh", _pipe(sessions), *argv]
     ranks = (launcher.argv if launcher else mpirun_argv)(testbed, argv, ranks_env)
     command = shlex.join([supervisor, f"{testbed.workdir}/{script}", str(timeout_s), *ranks])
@@ -134,7 +134,7 @@ def mpirun(
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         environment = _supervisor_env(testbed, ranks_env, sessions)
         encoded = json.dumps(environment).encode() if python else _for_shell(environment)
-        with suppress(OSError, EOFError):  # it ended at once; its output says why
+        with suppress(OSError, EOFError):  # it ended at once; its output has the reason
             process.send(encoded + b"\n")
         with RawLog(log_file, hidden) as file:
             file.write(f"$ {command}\n")
@@ -154,8 +154,8 @@ def mpirun(
 
 
 def _supervisor_env(testbed: Testbed, ranks_env: Environ, sessions: str) -> Environ:
-    """Return the variables of the launcher; of mpirun also those that name rank 0's pipe and its
-    remote shell, Open MPI 4's and 5's, where a cluster file may have another one.
+    """Return the launcher's variables; for mpirun, also rank 0's pipe and the remote shell for Open
+    MPI 4 and 5, unless the cluster file sets it.
     """
     if testbed.launcher:
         return testbed.launcher.environment(ranks_env)
@@ -169,7 +169,9 @@ def _supervisor_env(testbed: Testbed, ranks_env: Environ, sessions: str) -> Envi
 
 
 def _pipe(sessions: str) -> str:
-    """Return the named pipe into which rank 0 prints, apart from the output of the launcher."""
+    """Return the path of the named pipe that rank 0 prints into, separate from the launcher's
+    output.
+    """
     return f"{sessions}/rank-0"
 
 
@@ -187,10 +189,10 @@ def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
 
 
 def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:
-    """Return the logins by mpirun that printed something or failed; each is evidence about its own
-    node only.
+    """Return mpirun's logins that printed something or failed, each as evidence about its own node
+    only.
 
-    Of several that failed, the first one counts: mpirun ends the other daemons for it.
+    Only the first one that failed keeps its exit status, since mpirun then ends the other daemons.
     """
     first = f'FNR <= {_SESSION_LINES} {{ print FILENAME ":" substr($0, 1, {_SESSION_CHARACTERS}) }}'
     oldest_first = "ls -tr | grep -v -e '\\.ssh$' -e '^rank-0$'"
@@ -199,7 +201,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
     try:
         with connected(testbed, testbed.head, 30) as head:
             output = run_command(head, command, timeout_s=30, max_bytes=_SESSIONS_BYTES).output
-    except (RemoteError, LaunchError):  # what failed says more
+    except (RemoteError, LaunchError):  # the original failure is more informative
         return ()
     by_file: dict[str, list[str]] = defaultdict(list)
     for line in output.splitlines():
@@ -211,7 +213,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         file = _FILE_NAME.sub("_", node.address)
         status_file = f"{file}.status"
         status = "".join(by_file[status_file])
-        exit_status = None  # it has not ended, or the file was cut off
+        exit_status = None  # the login has not ended, or the file is incomplete
         if re.fullmatch(r"\d{1,3}", status):
             exit_status = int(status)
         session = Session(node.name, tuple(by_file[file]), exit_status)
@@ -223,7 +225,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
 
 
 def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the oldest file of exit statuses whose command failed, other than by ssh itself."""
+    """Return the oldest status file of a failed command, ignoring failures of ssh itself."""
     harmless = ("0", str(SSH_FAILED))
     for file, lines in by_file.items():
         if file.endswith(".status") and lines[0] not in harmless:
@@ -233,9 +235,9 @@ def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
 
 @contextmanager
 def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
-    """Write the hostfile, start the command on the head node, and close the connection at the end.
+    """Write the hostfile and start the command on the head node; close the connection at the end.
 
-    What runs there ends with the connection, by its supervisor.
+    The supervisor ends the command with the connection.
     """
     with connected(testbed, testbed.head, 30) as head:
         path = shlex.quote(hostfile_path(testbed))
@@ -249,10 +251,9 @@ def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple[Suspect, ...]:
-    """Return the node whose ranks print most, where it is most of all that is printed; empty if
-    none stands out.
+    """Return the node whose ranks print more than half of all output; empty if there is none.
 
-    Runs `argv` for 20 s at most, and reads more of it than ranks print that do not flood.
+    Runs `argv` again for at most 20 s, with a limit that normal ranks do not reach.
     """
     printed: Counter[int] = Counter()
 
@@ -269,10 +270,10 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple
 
 
 def node_printing_most(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
-    """Return the node with more than half of the `printed` characters, by rank; empty without one.
-    Pure.
+    """Return the node with more than half of the `printed` characters, which are by rank; empty if
+    there is none. Pure.
 
-    Ranks that the testbed does not have are left out.
+    Unknown ranks are ignored.
     """
     by_node: Counter[str] = Counter()
     owners = _rank_nodes(testbed)

@@ -1,4 +1,4 @@
-"""The result of an mpirun: its output, how it ended, and the causes that it names. Pure."""
+"""The result of an mpirun: its output, how it ended, and the causes in its output. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 FLOOD = "output flood: the ranks printed more than they may and were ended"
 
 
-SSH_FAILED = 255  # the exit status of ssh where it has no session; it says why
+SSH_FAILED = 255  # the exit status of ssh without a session; it prints the reason
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A login by which mpirun started its daemon on a node: what it printed, and its exit status if
-    it ended.
+    """A login by which mpirun started its daemon on a node: its output, and its exit status if it
+    ended.
     """
 
     node: str
@@ -27,7 +27,7 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether the daemon, and not the way to its node, failed."""
+        """Whether the daemon failed, as opposed to the connection to its node."""
         return self.exit_status not in (None, 0, SSH_FAILED)
 
 
@@ -35,15 +35,14 @@ class Session:
 class MpiResult:
     """The result of an mpirun.
 
-    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in
-    order, without the middle of very many. `timed_out`: it ran past its time. `reaped`: it had
-    printed everything, then hung, and was ended; its output counts. `flooded`: it printed more than
-    it may and was ended. `not_started`: which program the head could not start, and why. `lost`:
+    `exit_status` is None if it was ended or did not start; `lines` are stdout and stderr in order,
+    without the middle of very long output. `timed_out`: it exceeded its time limit. `reaped`: it
+    had printed everything, then hung, and was ended; its output counts. `flooded`: it printed too
+    much and was ended. `not_started`: the program that the head could not start, and why. `lost`:
     the connection to the head broke, so its end is unknown. `node_names` are by the address that
-    mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank. `waited_s`: how long
-    a rank waited for a processor until its time was up, where all nodes share one machine's.
-    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed.
-    `unreported`: ranks that did not report themselves.
+    mpirun uses, `rank_nodes` by rank. `waited_s`: how long a rank had waited for a processor at the
+    time limit, if all nodes share one machine. `sessions`: the logins of mpirun's daemons that
+    printed something or failed, if it failed. `unreported`: ranks that did not report themselves.
     """
 
     exit_status: int | None
@@ -79,7 +78,7 @@ class MpiResult:
         return self.exit_status == 0 or self.reaped
 
     def by_rank(self) -> dict[int | None, list[str]]:
-        """Return the lines of each rank, in order; those of the launcher under None."""
+        """Return the lines of each rank, in order, with those of the launcher under None."""
         lines: dict[int | None, list[str]] = {}
         for line in self.lines:
             lines.setdefault(rank_of(line), []).append(line)
@@ -87,10 +86,9 @@ class MpiResult:
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """The causes that the output names, the earliest primary one first, with the names of their
-        nodes.
+        """The causes in the output, with node names, the earliest primary one first.
 
-        What a rank prints about other ranks and nodes counts as evidence about itself and its own
+        Output of a rank about other ranks and nodes counts as evidence about itself and its own
         node.
         """
         from seatrial.causes.classify import classify, weight
@@ -99,8 +97,8 @@ class MpiResult:
         rank_findings = [
             (rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)
         ]
-        if len(by_rank) > 1:  # else they are in order
-            # As the classifier quotes a line
+        if len(by_rank) > 1:  # otherwise they are in order already
+            # Lines in the form in which the classifier quotes them
             quoted = [" ".join(line.split())[:300] for line in self.lines]
             at = {line: position for position, line in reversed(list(enumerate(quoted)))}
             rank_findings.sort(key=lambda each: at.get(each[1].evidence, 0))
@@ -121,14 +119,14 @@ class MpiResult:
         return tuple(sorted(attributed, key=weight))
 
     def node_of(self, line: str) -> str | None:
-        """Return the node of the rank that printed a line; None without a tag."""
+        """Return the node of the rank that printed the line; None for a line without a tag."""
         rank = rank_of(line)
         return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
 
     @property
     def cause(self) -> str | None:
-        """The earliest primary cause that the output names, and its host, in one line; None when it
-        names none.
+        """The earliest primary cause in the output, with its host, in one line; None if there is
+        none.
         """
         if self.not_started is not None:
             return f"the head node cannot start {self.not_started}"

@@ -1,4 +1,4 @@
-"""Run one probe on one node, without MPI, and ask a node for its inventory."""
+"""Run a probe on one node, without MPI, and read a node's inventory."""
 
 import shlex
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ def run_probe(
 ) -> list[Answer]:
     """Return the answers that the probe prints, one JSON object a line; other lines are ignored.
 
-    Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in
-    time, or floods.
+    Raises RemoteError if the probe prints {"error": text} or no answer, does not end in time, or
+    floods its output.
     """
     argv = [testbed.python, f"{testbed.workdir}/{probe}.py", *options]
     with connected(testbed, node, 30) as transport:
@@ -48,7 +48,7 @@ def run_probe(
         raise RemoteError.of("probe-timeout", probe=probe, seconds=timeout_s)
     if answers := _answers(model, lines):
         return answers
-    if done.exit_status == 128 + 9:  # as a shell reports a killed program
+    if done.exit_status == 128 + 9:  # the exit status of a shell for a killed program
         raise RemoteError.of("probe-killed", probe=probe)
     last = next((line for line in reversed(lines) if line.strip()), "")
     unusable = f"it gave no usable answer; its last line: {shown(last)}"
@@ -64,13 +64,13 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
 
 
 class GpuState(NodeAnswer):
-    """One GPU; None and "" for what the driver does not report.
+    """One GPU, with None or "" for what the driver does not report.
 
-    `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of
-    memory that wait for a reset to be replaced, or could not be. `recovery` is what the driver asks
-    for, `fabric_state` and `fabric_status` how the GPU stands with fabric manager. `nvlinks` has
-    GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it has 1 or 0 of each XGMI link.
-    `errors` are the NVLinks' counters above 0.
+    `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: memory
+    rows that are replaced at the next reset, or could not be replaced. `recovery` is the action
+    that the driver requests, `fabric_state` and `fabric_status` the GPU's state with fabric
+    manager. `nvlinks` has GB/s of each NVLink, 0 if it is down; for AMD GPUs, 1 or 0 of each XGMI
+    link. `errors` are the NVLink counters above 0.
     """
 
     name: str = Field(pattern=r"^gpu-[0-9]{1,4}$")
@@ -106,9 +106,9 @@ class PortState(NodeAnswer):
     """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or
     unknown.
 
-    `errors` count what a bad link causes, `losses` what any path that loses packets does. `iommu`
-    is how the kernel maps the device's memory: `DMA`, `DMA-FQ` or `identity`. `pcie_gt_s` is the
-    speed of its PCIe lanes in GT/s.
+    `errors` are counters of a bad link, `losses` those of packets lost anywhere on the path.
+    `iommu` is how the kernel maps the device's memory: `DMA`, `DMA-FQ` or `identity`. `pcie_gt_s`
+    is the speed of its PCIe lanes in GT/s.
     """
 
     port: Text
@@ -127,9 +127,7 @@ class PortState(NodeAnswer):
 
 
 class KernelEvent(NodeAnswer):
-    """A failure of hardware in the kernel's log since the machine started; `text` is the last line
-    of its kind.
-    """
+    """A hardware failure in the kernel's log since boot; `text` is the latest line of its kind."""
 
     kind: Text
     number: int = Field(0, ge=0, le=99_999)
@@ -166,9 +164,9 @@ class Inventory(NodeAnswer):
 
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
-    """Ask the node for its inventory.
+    """Return the node's inventory.
 
-    Raises RemoteError; a node that gives none is not judged by it.
+    Raises RemoteError if it gives none.
     """
-    # The probe asks nvidia-smi for 30 s
+    # The probe waits up to 30 s for nvidia-smi
     return asked(testbed, transport, "inventory.py", Inventory, 45)

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 _MARK = "seatrial-system"
-FactsOfNode = Mapping[str, Any]  # by the names in the class Facts
-# Device and inode: within one boot of one kernel, no two files have both
+FactsOfNode = Mapping[str, Any]  # by field name of Facts
+# Device and inode, which identify a file within one boot of a kernel
 _FILE = r"\d{1,20}:\d{1,20}"
 _ANSWER = re.compile(
     rf"^{_MARK} (\S{{1,253}}) ([0-9a-f-]{{36}}) ({_FILE})(?: ({_FILE}))?$", re.MULTILINE
 )
-_ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
+_ATTEMPTS = 3  # sshd drops connections if many arrive at once, so connecting is retried
 _PAUSE_S = 0.3
-FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-_SCRIPTS = ("rsh_agent.sh", "rank.sh")  # of mpirun, beside the probes
-_NOT_WRITTEN = 73  # EX_CANTCREAT
-# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a
-# network home, namespaces of one machine): each file appears whole or not at all.
+FACTS_TIMEOUT_S = 60  # long, as waking GPUs or a cold network home take time
+_SCRIPTS = ("rsh_agent.sh", "rank.sh")  # scripts for mpirun, next to the probes
+_NOT_WRITTEN = 73  # exit status if probes cannot be written: EX_CANTCREAT
+# Write the probes, then run one in the same process. Nodes may share the folder (a network home,
+# namespaces of one machine), so each file is replaced atomically.
 _INSTALL = f"""
 import json, os, sys
 request = json.load(sys.stdin)
@@ -62,8 +62,8 @@ if sys.argv:
 
 
 class System(NamedTuple):
-    """A node's host name, the boot of its kernel, its root folder, and the file of a probe, ""
-    where it has none.
+    """A node's host name, boot id, root folder, and the identity of a probe's file, "" if the probe
+    is missing.
     """
 
     hostname: str
@@ -72,14 +72,14 @@ class System(NamedTuple):
     probes: str
 
     def has_files_of(self, other: "System") -> bool:
-        """Return whether both see the same files, so that the same software is installed."""
+        """Return whether both nodes see the same files, and so have the same software."""
         return (self.boot, self.root) == (other.boot, other.root)
 
 
 def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) -> System | None:
-    """Ask a node for its system; None if it does not report one.
+    """Return the identity of a node's system; None if the node does not report one.
 
-    Raises RemoteError when the connection breaks.
+    Raises RemoteError if the connection breaks.
     """
     files = f"$(stat -L -c %d:%i / {shlex.quote(probe)} 2>/dev/null)"
     command = f"echo {_MARK} $(uname -n) $(cat /proc/sys/kernel/random/boot_id) {files}"
@@ -91,9 +91,9 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 class NodeConnection:
     """A node that answered.
 
-    `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how
-    long the SSH connection took to come up. `streams` measures TCP on the node once it was started,
-    or is why it cannot.
+    `clock_offset_s` is its clock minus ours, with an error of up to `clock_error_s`; `connect_ms`
+    is the time to establish the SSH connection. `streams` is the TCP probe once it was started, or
+    the error of its start.
     """
 
     transport: "paramiko.Transport"
@@ -109,15 +109,14 @@ class NodeConnection:
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """Version by package: "" if it is not installed, None if unknown."""
+        """The version by package: "" if it is not installed, None if it is unknown."""
         return dict(self.facts["versions"])
 
 
 class SharedFacts:
-    """Facts for many nodes of one machine: those that see the files of the first one have its
-    software.
+    """Facts of the first node, shared by the nodes of one machine that see the same files.
 
-    Each node still gives its own name and shows that it sees the same files; one that does not is
+    Each node still reports its own name and shows that it sees the same files; otherwise it is
     asked itself.
     """
 
@@ -126,11 +125,11 @@ class SharedFacts:
         self._first: tuple[FactsOfNode, System | None] | None = None
 
     def of(self, contact: "_Contact") -> FactsOfNode:
-        """Return the facts of one node, whose probes are then in place.
+        """Return the facts of one node, and install its probes.
 
         Raises RemoteError naming node and cause.
         """
-        with self._lock:  # the others wait: the first one to answer is asked for all
+        with self._lock:  # the first node to get here is asked for all, while others wait
             if self._first is None:
                 self._first = contact.install_and_ask(), contact.system()
                 return self._first[0]
@@ -156,7 +155,7 @@ def set_up_node(
     try:
         contact = _Contact(testbed, node, transport, timeout_s)
         facts = shared_facts.of(contact) if shared_facts else contact.install_and_ask()
-        one_clock = testbed.shared_cores is not None  # of the one machine that all nodes are
+        one_clock = testbed.shared_cores is not None  # all nodes are one machine
         offset, error = (0.0, 0.0) if one_clock else _clock(node, transport, timeout_s)
     except BaseException:
         transport.close()
@@ -172,7 +171,8 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
         except HostKeyError:
             raise
         except RemoteError:
-            if time.monotonic() - started >= timeout_s:  # silent, not dropped
+            # The node was silent; the connection was not dropped
+            if time.monotonic() - started >= timeout_s:
                 raise
         time.sleep(_PAUSE_S)
     return connect(testbed, node, timeout_s)
@@ -180,7 +180,7 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
 
 @dataclass(frozen=True, slots=True)
 class _Contact:
-    """A node that a login has succeeded on."""
+    """A node with an authenticated connection."""
 
     testbed: Testbed
     node: Node
@@ -211,8 +211,8 @@ class _Contact:
             ) from None
 
     def _ask_shell(self) -> str:
-        """Ask the shell for the facts, on a node without Python, where it starts mpirun and nothing
-        is probed.
+        """Return the facts as found by a shell script, on a node without Python, and install the
+        scripts for mpirun.
         """
         folder = shlex.quote(self.testbed.workdir)
         for script in ("supervise.sh", *_SCRIPTS):
@@ -228,7 +228,7 @@ class _Contact:
 
     @property
     def _nccl_tests(self) -> str:
-        """The folders that may have nccl-tests, as in PATH."""
+        """The folders to search for nccl-tests, in the format of PATH."""
         return self.testbed.nccl_tests or NCCL_TESTS
 
     def install(self) -> None:
@@ -244,7 +244,9 @@ class _Contact:
         return max(self.connect_s, FACTS_TIMEOUT_S)
 
     def _install(self, argv: Sequence[str]) -> str | None:
-        """Return the last line that `argv` prints, which reads the probes; None without Python."""
+        """Run `argv`, which reads the probes from standard input; return its last line, None
+        without Python.
+        """
         request = json.dumps({"folder": self.testbed.workdir, "files": _probe_sources()})
         done = run_command(
             self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s
@@ -265,7 +267,7 @@ class _Contact:
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
-    """Return the command of a probe that needs the standard library alone: not looking for packages
+    """Return the command of a probe that needs only the standard library; skipping site packages
     saves time.
     """
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
@@ -323,7 +325,7 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()
     answer = last_line(done.output)
-    if not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer):  # since the epoch, as date prints them
+    if not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer):  # seconds of the epoch, as printed by date
         reason = Reason.of("node-facts-unreadable", what="tell the time", answer=shown(answer))
         raise RemoteError(placed(node.name, reason))
     return float(answer) - (before + after) / 2, (after - before) / 2

@@ -1,5 +1,5 @@
-"""What nodes see of each other: whose sshd they reach, which logins work, what TCP carries between
-them.
+"""How nodes see each other: which sshd they reach, which logins work, and TCP rates
+between them.
 """
 
 import logging
@@ -20,9 +20,9 @@ from seatrial.remote.line_probe import StreamProbe
 from seatrial.remote.node_setup import NodeConnection, printed, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
 
-LOGINS_AT_ONCE = 32  # ssh processes on one node
-_SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
-CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
+LOGINS_AT_ONCE = 32  # parallel ssh processes on one node
+_SPARE_S = 10  # additional time to start Python on a loaded machine
+CONNECTIONS_AT_ONCE = 128  # parallel TCP connections of one node to its peers
 _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
     "refused": ("ssh-refused", {}),
     "timeout": ("ssh-timeout", {}),
@@ -38,13 +38,15 @@ log = logging.getLogger("seatrial.streams")
 def reach_peers(
     testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float
 ) -> dict[str, Reason]:
-    """Return by name why peers' sshd sends no banner to the contacted node; there is no login.
+    """Return the reason, by name, for each peer whose sshd sends no banner to the node, without
+    logging in.
 
-    `timeout_s` is for one peer. Raises RemoteError where the node does not say it.
+    `timeout_s` is for one peer. Raises RemoteError if the node does not report the result.
     """
     addresses = [[peer.address, peer.port] for peer in peers]
     request = {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
-    longest_s = timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S  # if no peer answers
+    # The duration if no peer answers
+    longest_s = timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S
     output = printed(testbed, contact.transport, "reach.py", longest_s, request)
     return unreached(output.splitlines(), peers)
 
@@ -52,9 +54,10 @@ def reach_peers(
 def log_in_to_peers(
     testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float
 ) -> dict[str, Reason]:
-    """Try SSH from the contacted node to each of `peers`, with host key and key.
+    """Log in by SSH from the node to each peer, checking its host key.
 
-    Return errors by name, empty if none; a peer that the answer lacks counts as not tried.
+    Return the error by peer name, empty for a success; a peer without an answer counts as not
+    tried.
     """
     request = {
         "peers": [
@@ -68,7 +71,7 @@ def log_in_to_peers(
     output = printed(testbed, contact.transport, "pairs.py", longest_s, request)
     answers = {peer.name: Reason.of("peers-not-tried") for peer in peers}
     for line in output.splitlines():
-        with suppress(ValueError):  # what else a login prints, or a line that was cut off
+        with suppress(ValueError):  # ignore other output of the login, and incomplete lines
             answer = read_answer(PeerAnswer, line)
             if answer.peer in answers:
                 answers[answer.peer] = uncoded(printable(answer.error))
@@ -76,12 +79,13 @@ def log_in_to_peers(
 
 
 def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
-    """Return the peers whose sshd sends no banner to the node that printed the lines: why, by name.
+    """Return the reason, by name, for each peer whose sshd sent no banner, from the output of
+    reach.py.
 
-    Raises RemoteError.
+    Raises RemoteError without an answer.
     """
     for line in lines:
-        with suppress(ValueError):  # what else a login prints
+        with suppress(ValueError):  # ignore other output of the login
             answer = read_answer(ReachAnswer, line)
             if answer.tried == len(peers):
                 reasons = {}
@@ -100,11 +104,11 @@ def try_streams(
     pairs: Sequence[tuple[str, str]],
     timeout_s: float,
 ) -> dict[tuple[str, str], float]:
-    """Return MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs
-    at once.
+    """Return the TCP rate in MB/s (1e6 bytes) between the nodes of each pair, in both directions,
+    all pairs at once.
 
-    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes
-    that flood.
+    A pair that cannot be measured is left out, with a warning. Raises NodesError naming nodes that
+    flood their output.
     """
     by_name = testbed.by_name
     new = [
@@ -141,7 +145,7 @@ def try_streams(
 
 
 def _raise_floods(answers: Mapping[str, object]) -> None:
-    """Raise NodesError that names the nodes whose probe prints without end, if there are any."""
+    """Raise NodesError if probes flooded their output, with their nodes."""
     if floods := {
         name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)
     }:
@@ -149,7 +153,7 @@ def _raise_floods(answers: Mapping[str, object]) -> None:
 
 
 def _running(name: str, contact: NodeConnection) -> StreamProbe:
-    """Return the probe of a node. Raises RemoteError, which names the node, if it has not
+    """Return the running probe of a node. Raises RemoteError, naming the node, if it has not
     started.
     """
     if isinstance(contact.streams, RemoteError):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 _BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(out|err|diag)>:"
 _TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
 _REPORT = re.compile(r"seatrial-rank: (\d{1,9}) on (\S{1,253})")
-# Of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
+# Bytes of a line after one label (MAX_MSG_LEN in Slurm's source); the rest gets another label
 _SRUN_BYTES = 1024
 
 
@@ -31,13 +31,13 @@ class RankLine(str):
 
 
 class SrunLines:
-    """The lines of ranks that srun --label has printed in pieces."""
+    """Joins lines of ranks that srun --label prints in pieces."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, list[str]] = {}
 
     def whole(self, line: str) -> str | None:
-        """Return the line, with the pieces before it; None if it is a piece that goes on."""
+        """Return the line joined with its earlier pieces; None if more pieces follow."""
         tag = _TAG.match(line)
         if not tag or not tag[3]:
             return line
@@ -51,13 +51,13 @@ class SrunLines:
         return None
 
     def unended(self) -> Iterator[str]:
-        """Yield the last lines of ranks, which have no line end."""
+        """Yield the last lines of ranks, which lack a line end."""
         yield from ("".join(pieces) for pieces in self._pieces.values())
 
 
 def rank_line(line: str, rank: int | None = None) -> RankLine:
-    """Return the line of the rank whose tag it has, or of `rank` if it is the next piece of a
-    longer line.
+    """Return the line without its tag, with the tag's rank; with `rank` if it continues that rank's
+    line.
     """
     if isinstance(line, RankLine):
         return line
@@ -84,13 +84,13 @@ def rank_of(line: str) -> int | None:
 
 
 def from_rank_0(lines: Iterable[str]) -> Iterator[str]:
-    """Return the lines of the rank that prints tables and summaries."""
+    """Return the lines of rank 0, which prints tables and summaries."""
     return (line for line in lines if rank_of(line) == 0)
 
 
 def says_own_end(match: re.Match[str]) -> bool:
-    """Return whether the line comes from the rank it names, or from the launcher; true if it names
-    no rank.
+    """Return whether the line comes from the rank that it names or from the launcher; true if it
+    names none.
     """
     named = match["rank"]
     return named is None or not named.isdecimal() or rank_of(match.string) in (int(named), None)

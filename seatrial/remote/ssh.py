@@ -18,13 +18,13 @@ from seatrial.model.testbed import Node, Testbed
 if TYPE_CHECKING:
     import paramiko
 
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # paramiko raises its errors too
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
-_PER_SHARED_CORE = 4  # of them where all nodes share cores: enough that no core waits for an answer
+_PER_SHARED_CORE = 4  # the limit if all nodes share cores: enough to keep the cores busy
 
 
 class HostKeyError(RemoteError):
@@ -51,12 +51,12 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     except ConnectionRefusedError as error:
         raise RemoteError(_reason(node, "ssh-refused")) from error
     except OSError as error:
-        # This host's shortage is no fault of the node
+        # A shortage on this host is no fault of the node
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise SeatrialError.of("control-host-open-files", problem=str(error.strerror)) from None
         problem = error.strerror.lower() if error.strerror else str(error)
         reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
-        # Such as that its pod ended
+        # For example the end of its pod
         cause = next((each for each in error.args if isinstance(each, Reason)), None)
         raise RemoteError(placed(node.name, caused(reason, cause))) from error
     except paramiko.SSHException as error:
@@ -74,7 +74,7 @@ def _handshake(
 ) -> None:
     import paramiko
 
-    # S: firewalls forget silent connections, and a sweep is silent for minutes
+    # Seconds: firewalls drop silent connections, and a sweep is silent for minutes
     transport.set_keepalive(15)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
     kind, _, pinned = node.host_key.partition(" ")
@@ -112,8 +112,8 @@ def fan_out(testbed: Testbed) -> int:
 def on_each(
     nodes: Sequence[Node], function: Callable[[Node], T], at_once: int = _FANOUT
 ) -> dict[str, T | RemoteError]:
-    """Call `function` for every node, `at_once` of them; the result, or the RemoteError it raised,
-    by node name.
+    """Call `function` for every node, `at_once` in parallel; return the result, or the RemoteError
+    that it raised, by node name.
     """
 
     def guarded(node: Node) -> T | RemoteError:
@@ -133,23 +133,22 @@ def answered(answers: Mapping[str, T | RemoteError]) -> dict[str, T]:
 
 
 def in_parallel(items: Sequence[Item], function: Callable[[Item], T], at_once: int) -> list[T]:
-    """Call `function` for every item, `at_once` of them."""
+    """Call `function` for every item, `at_once` in parallel; return the results in order."""
     if not items:
         return []
     pool = ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="ssh")
     try:
         return list(pool.map(function, items))
     finally:
-        # A run that is cut off does not wait for nodes that are silent: their connections end when
-        # they are taken down.
+        # An interrupted run does not wait for silent nodes, whose connections end at teardown.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def allow_many_connections() -> None:
-    """Raise the soft limit of open files: every connection is one, and 1024 are too few for a large
-    cluster.
+    """Raise the soft limit of open files, of which every connection needs one; 1024 are too few for
+    a large cluster.
     """
-    import resource  # of POSIX: `seatrial judge` runs without
+    import resource  # POSIX only: `seatrial judge` also runs elsewhere
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
@@ -167,8 +166,8 @@ def known_hosts(nodes: Iterable[Node]) -> str:
 
 
 def pinned_keys(text: str) -> dict[str, str]:
-    """Return the public key line by name and address, as `known_hosts` wrote them; without brackets
-    and port.
+    """Return the public key by name and by address, without brackets and port, from the text of
+    `known_hosts`.
     """
     lines = (line.partition(" ") for line in text.splitlines())
     return {

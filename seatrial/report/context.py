@@ -204,13 +204,13 @@ class Headline:
 
     @property
     def compared(self) -> bool:
-        """Whether it was compared with a baseline."""
+        """Whether the number was compared with a baseline."""
         return any(judgement.compared for judgement in self.judgements)
 
     @property
     def change(self) -> float | None:
-        """Against the last good run: -0.1 is a tenth less; None without such a run, or if it
-        measured 0.
+        """The relative change against the last good run, such as -0.1; None without such a run, or
+        if it measured 0.
         """
         if not self.last:
             return None

@@ -50,7 +50,7 @@ class Cell:
 
 NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
 NOT_BLAMED = Cell(None, "–", "not blamed by this check")
-# By whether the column is of what nodes are blamed for
+# What an empty cell says, by whether the column is one of blames alone
 _MISSING = {False: NOT_MEASURED, True: NOT_BLAMED}
 
 
@@ -68,8 +68,7 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class HeatMapRow:
-    """A node and its cells; a suspect has the confidence that it is to blame, and the verdict that
-    blames it.
+    """A node and its cells; for a suspect, `blamed` is the confidence and `blamed_for` the verdict.
 
     `blamed` is None for a node that nothing blames, `blamed_for` also where no check is sure.
     """
@@ -81,7 +80,7 @@ class HeatMapRow:
 
     @property
     def verdicts(self) -> tuple[Verdict | None, ...]:
-        """Those of the cells, in the order of the columns."""
+        """The verdicts of the cells, in the order of the columns."""
         return tuple(cell.verdict for cell in self.cells)
 
     @property
@@ -161,8 +160,8 @@ def _mark(
 def _blamed_cells(
     node: str, blame: Blame, columns: Sequence[Column], cells: Mapping[Place, Cell]
 ) -> dict[Place, Cell]:
-    """Return the cells to mark: none where a number is bad, else what was not measured, else a
-    column of its own.
+    """Return the cells to mark: none if a number of the check is bad on the node, else the numbers
+    not measured there, else a column for the blame alone.
     """
     own = [column for column in columns if column.check == blame.check]
     missing = []
@@ -196,7 +195,9 @@ def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
 def _row(
     name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]
 ) -> HeatMapRow:
-    """Return the line of a node: a cell for each column, and the most that it is blamed."""
+    """Return the line of a node: a cell for each column, and the highest confidence of the
+    blame.
+    """
     shown = tuple(cells.get((name, column), _MISSING[column.title == BLAMED]) for column in columns)
     if not blames:
         return HeatMapRow(name, shown)
@@ -208,8 +209,8 @@ def _row(
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
     """Return what each node is blamed for, by node.
 
-    Of a check, with what it said itself, before its numbers were judged. Suspects of the run come
-    without a verdict.
+    This includes the suspects that a check named before its numbers were judged. Suspects of the
+    run come without a verdict.
     """
     blames: dict[str, list[Blame]] = defaultdict(list)
     for check in result.checks:
@@ -222,7 +223,7 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
     for suspect in result.suspects:
         blame = Blame("", suspect.confidence, None, suspect.evidence)
         blames[_blamed_node(suspect)].append(blame)
-    blames.pop("", None)  # of what is no node
+    blames.pop("", None)  # suspects that are no node
     return blames
 
 

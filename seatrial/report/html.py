@@ -61,7 +61,7 @@ LOGS_OPEN = 24  # more are folded
 
 @dataclass(frozen=True, slots=True)
 class JudgementRow:
-    """One judgement; `what` is only what its group's title does not say."""
+    """One judgement; `what` has the words that the title of its group lacks."""
 
     what: str
     judgement: Judgement
@@ -175,7 +175,7 @@ def section(check: Check, context: ReportContext) -> Section:
 
     return Section(
         check=check,
-        # Run.json has only the check's own
+        # run.json has only the suspects that the check itself named
         blamed=(check.suspects or check.raw.suspects)[:MAX_SUSPECTS],
         busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
         loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",

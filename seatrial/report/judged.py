@@ -42,8 +42,8 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
     """Return verdict, reason with its code and next step, what the logs name, and every judgement
     as in run.json.
 
-    `measurements` has the numbers of checks that were held against nothing. `logs` is gone through
-    more than once, so it must be no iterator.
+    `measurements` has the numbers of checks without judgements. `logs` is iterated more than once,
+    so it must not be an iterator.
     """
     code = judged.reason.code
     findings: list[Document] = [
@@ -53,7 +53,7 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
     measurements: list[Document] = []
     for check in judged.checks:
         judgements += [judgement.to_dict() for judgement in check.judgements]
-        if not check.judgements:  # held against nothing
+        if not check.judgements:  # compared with nothing
             measurements += map(_measurement, check.measurements)
     return {
         "verdict": judged.verdict.value,

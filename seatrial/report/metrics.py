@@ -26,7 +26,7 @@ _LABELS = ("cluster", "suite")
 _CONDITIONS = ("operation", "arm", "dtype")
 _COVERAGE = "coverage"  # in the place of a suite, in names of files and groups
 
-# Each unit as Prometheus has it: the end of the metric's name, and what one of it is in that.
+# Prometheus's base unit of each unit: the suffix of the metric's name, and the factor to it.
 _UNITS = {
     "GB/s": ("bytes_per_second", 1e9),
     "MB/s": ("bytes_per_second", 1e6),

@@ -99,8 +99,8 @@ def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> lis
     """Return the nodes to show: those that are blamed first, then by slow tests; within the sides
     of a cut.
 
-    Those that are left out for want of room are the last ones of that order, whichever side they
-    are on.
+    If there is no room for all, the last nodes of that order are left out, whichever side they are
+    on.
     """
     slow: Counter[str] = Counter()
     for pairs in operations:

@@ -42,7 +42,7 @@ def pdf_of(html: str) -> bytes:
             "install "
             "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
         ) from error
-    # It names every rule that is for screens only
+    # WeasyPrint warns of every rule that is for screens only
     logging.getLogger("weasyprint").setLevel(logging.ERROR)
     paper = on_paper(html).encode(errors="backslashreplace").decode()
     document: bytes = weasyprint.HTML(string=paper, url_fetcher=_refuse).write_pdf()
@@ -56,7 +56,7 @@ def on_paper(html: str) -> str:
     paper = paper_colours()
     still = re.sub(r'<script>.*?</script>|<g class="hits".*?</g>', "", html, flags=re.DOTALL)
     coloured = _USED.sub(lambda use: paper.get(use[1], use[0]), still)
-    # The printer does not know of folding: a folded group prints as it is.
+    # WeasyPrint cannot unfold: a folded group prints as it is.
     return _MIXED.sub(_mixed, coloured).replace(
         "</style>", "summary { display: block; }</style>", 1
     )

@@ -124,7 +124,7 @@ def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
     width = 72 * width_in
     height = 72 * height_in
-    # A layout that fits itself would draw everything twice
+    # An automatic layout would draw everything twice
     left = 44
     right = 10
     bottom = 22

@@ -239,7 +239,7 @@ def show_difference(difference: "Difference") -> None:
     _show(console, "verdicts", sides, map(_sides, difference.verdicts))
     _show(console, "software and shape", sides, map(_sides, difference.software))
     measurements = difference.measurements
-    # What moved less did not move
+    # Smaller moves are noise
     beyond = measurements[measurements["sigmas"] >= 1.0]
     headings = (*sides, "change", "sigmas", "")
     _show(console, "measurements", headings, map(_cells, beyond[:MAX_ROWS].itertuples()))

@@ -27,7 +27,7 @@ def band_chart(name: str, band: Band) -> str:
 
 
 def trend_chart(name: str, headline: Headline) -> str:
-    """Return one point per run, oldest first, this run last and larger; `name` is unique on the
+    """Draw one point per run, oldest first, this run last and larger; `name` is unique on the
     page.
     """
     trend = headline.trend

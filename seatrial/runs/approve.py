@@ -183,7 +183,7 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
 def stored_run(store: "Store", run_id: str) -> RunRow:
     """Return the run of that id.
 
-    Raises InputError that names the newest ones when there is none.
+    Raises InputError, which names the newest runs, if there is no such run.
     """
     run = store.run(run_id)
     if run is None:

@@ -30,10 +30,10 @@ class Line:
         self._file = private_opener(str(made), os.O_RDWR | os.O_CREAT | os.O_EXCL)
         with suppress(OSError):  # a file system without locks keeps no order
             fcntl.flock(self._file, fcntl.LOCK_EX)
-        made.rename(self._place)  # seen by others only now: an unlocked one is a dead one's
+        made.rename(self._place)  # visible only once locked: an unlocked place is of a dead run
 
     def ahead(self) -> int:
-        """Count those that came before and still wait; remove places of the dead."""
+        """Count the runs that came earlier and still wait; remove the places of dead ones."""
         before = (
             path for path in self._place.parent.glob("[0-9]*") if path.name < self._place.name
         )

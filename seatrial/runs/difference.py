@@ -45,7 +45,7 @@ class Change:
 
     @property
     def differs(self) -> bool:
-        """Whether the runs do not have the same."""
+        """Whether the two runs have different values."""
         return self.before != self.after
 
 
@@ -98,7 +98,7 @@ def moves(differences: Sequence[Difference]) -> "DataFrame":
 
     tables = []
     for each in differences:
-        table = each.measurements.drop(columns="conditions")  # `what` says them
+        table = each.measurements.drop(columns="conditions")  # `what` has them in words
         if len(differences) > 1:
             table = table.assign(run_before=each.before.run_id, run_after=each.after.run_id)
         tables.append(table)

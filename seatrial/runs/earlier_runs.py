@@ -14,7 +14,7 @@ from seatrial.judge.series import carried
 from seatrial.model.measurement import Measurement
 from seatrial.model.verdict import Verdict
 
-# Of each run, for those after it: what a series has that was not measured
+# What is kept of each run, with the value for a series that was not measured
 _KEPT = {
     "first": np.nan,
     "rest": np.nan,
@@ -26,9 +26,9 @@ _KEPT = {
 
 
 class EarlierRuns:
-    """The runs so far, T, of M series in all.
+    """The T runs that were judged so far, over M series.
 
-    `_rows` has what each run measured, by the names of the past (T, M).
+    `_rows` has what the runs measured, an array (T, M) for each name in `_KEPT`.
     """
 
     def __init__(self, series: Sequence[Measurement]) -> None:
@@ -64,7 +64,9 @@ class EarlierRuns:
         )
 
     def _sources(self, at: Ints, places: Ints) -> Ints:
-        """Return for each series the one whose past runs `at` are taken where it has none."""
+        """Return the series whose past counts for each series: itself, or if few of its runs `at`
+        are good, the same collective over other ranks.
+        """
         good = self._rows["good"]
         taught = good[at].sum(axis=0)
         sources = places.copy()
@@ -74,7 +76,9 @@ class EarlierRuns:
         return sources
 
     def add(self, places: Ints, judged: JudgedSeries, verdict: Verdict, weekday: int) -> None:
-        """Keep what a run measured and how it ended, at a time of its place among the runs."""
+        """Keep what a run measured and its verdict; its place among the runs stands for its
+        time.
+        """
         readings = judged.readings
         outcome = judged.outcome
         number = outcome.readings

@@ -37,7 +37,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.runs.measurements_file import MAX_BYTES, read_measurements
 from seatrial.system.private import read_opener
 
-MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
+MAX_VALUES = 8_000_000  # objects, lists and their items: bounds the memory that a file takes
 MAX_NAME = 1000  # characters
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
@@ -67,7 +67,9 @@ Values = Annotated[dict[Name, Text | int | float], Field(max_length=100)]
 
 
 class _Model(BaseModel):
-    """Numbers are numbers: JSON has no NaN or infinity, though Python reads them."""
+    """A part of run.json. Its numbers are finite: Python reads NaN and infinity, which JSON
+    lacks.
+    """
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -185,9 +187,7 @@ class _Check(_VerdictWithReason):
 
 
 def _writable(name: str) -> str:
-    """Check that the text is UTF-8: other texts need not be, but these two become names of
-    files.
-    """
+    """Check that the text is UTF-8: a run id and the name of a cluster become names of files."""
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -111,7 +111,7 @@ def folder_of(run: str) -> tuple[str, Path]:
     """
     path = Path(run)
     run_id = run
-    if os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
+    if os.path.isdir(run):  # unlike Path.is_dir, False for a path that is too long
         run_id = load_result(path).run_id if (path / "run.json").exists() else path.resolve().name
     folder = states.find(run_id)
     if folder is None:

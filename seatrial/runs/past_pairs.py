@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 1000
 _HALF_LIFE_DAYS = 7.0  # the age at which a test counts half
-_WHOLE = 1  # the size, in bytes, of what has one number for all sizes
+_WHOLE = 1  # the size in bytes that stands for a number of all sizes
 
 
 def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
@@ -110,7 +110,7 @@ def link_test(
         return None
     if len(nodes) != 2 or measurement.better != "higher" or not measurement.value > 0:
         return None
-    rail = measurement.conditions.get("rail")  # to a test of RDMA what a GPU is to a collective
+    rail = measurement.conditions.get("rail")  # tells tests of RDMA apart
     gpus = ((str(rail),),) * 2 if rail is not None else ()
     others = sorted(
         (name, value) for name, value in measurement.conditions.items() if name != "rail"

@@ -38,8 +38,8 @@ _UNTOUCHED = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Runs that are older and beyond the newest `keep` of their cluster go; a limit that is None
-    keeps nothing.
+    """The runs to keep: those younger than `older_than`, and the newest `keep` of each cluster;
+    None keeps none.
     """
 
     older_than: timedelta | None
@@ -130,8 +130,8 @@ def expendable_folders(
 
 
 class RunsFolder:
-    """The folder of all runs, held by descriptor: a link that replaces it or a part of it later
-    leads nowhere.
+    """The folder of all runs, held by descriptor: a link that replaces the folder or a part of it
+    later is not followed.
     """
 
     def __init__(self, descriptor: int) -> None:

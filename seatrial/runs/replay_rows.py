@@ -29,7 +29,7 @@ _LEGAL: Mapping[str, Sequence[str]] = {
 # Of measurements.csv
 _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")
 _MOST_ERRORS = 5
-_FIRST_LINE = 2  # in a file: that of row 0
+_FIRST_LINE = 2  # the line of row 0 in a file
 
 
 def read_rows(path: Path) -> "pd.DataFrame":
@@ -44,7 +44,7 @@ def read_rows(path: Path) -> "pd.DataFrame":
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path}: cannot be read as CSV: {printable(str(error))}") from error
     columns = len(rows.columns)
-    if not isinstance(rows.index, pd.RangeIndex):  # pandas takes what is too much for names of rows
+    if not isinstance(rows.index, pd.RangeIndex):  # pandas takes surplus columns for names of rows
         cells = columns + rows.index.nlevels
         raise InputError(f"{path}: line 2: {cells} cells, and the header names {columns} columns")
     errors = list(_missing_columns(rows))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 log = logging.getLogger("seatrial")
-# Of each node, in run.json.
+# The facts of each node in run.json.
 _SHOWN_FACTS = (
     "hostname",
     "cpus",
@@ -124,7 +124,7 @@ class RunState:
     def attempt(self, name: str) -> Iterator[None]:
         """Run a step: log and time it, and turn an error into a check.
 
-        What ends this process goes on as it is.
+        Exceptions that end this process are not caught.
         """
         started = time.monotonic()
         with step(name, self.timings):
@@ -341,7 +341,7 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
         cluster=clean(result.cluster),
         suite=clean(result.suite),
         reason=rewritten(result.reason, clean),
-        # Ours, of several lines
+        # Notes are seatrial's own, and may have several lines
         notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),
         nodes=tuple(
             {key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes

@@ -263,7 +263,9 @@ def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) ->
 
 
 def _course(kind: str, night: int) -> float:
-    """Return the share of the loss on a night."""
+    """Return the part of the full loss that a fault of this kind has on a night, 1 for all of
+    it.
+    """
     if kind == "slow decay":
         return (night + 1) / 7
     return float(night % 3 == 2) if kind == "flaky node" else 1.0

@@ -1,7 +1,7 @@
 """Room on the disk for run.json, taken before anything else of a run is written and given back for
 it.
 
-It is a file without a name, which goes with its process, also where that is killed.
+The room is a file without a name, which the kernel removes with the process, even a killed one.
 """
 
 import os

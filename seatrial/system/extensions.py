@@ -23,8 +23,8 @@ Accept = Callable[[str, Any], Added]  # returns an object that has this name, or
 
 
 def loaders(group: str, accept: Accept[Added]) -> dict[str, Callable[[], Added]]:
-    """Find the entry points of a group in all packages that are installed; what imports each, by
-    name.
+    """Return a function that imports each entry point of the group, by name, in all installed
+    packages.
     """
     return {entry.name: partial(_load, entry, accept) for entry in _entry_points(group)}
 

@@ -11,8 +11,8 @@ _TICKS_PER_S = 100.0  # USER_HZ, the same on every platform
 
 
 class OtherPrograms:
-    """Other programs from now on: the processes that run already, but for this one and its
-    children.
+    """The processes that run now, except this one and its children, and the processor time they
+    take from now on.
     """
 
     def __init__(self) -> None:
@@ -21,9 +21,7 @@ class OtherPrograms:
         self._used = {key: ticks for key, ticks in _used_ticks().items() if key[0] not in own}
 
     def cores(self) -> float:
-        """Return how many cores they have taken on average; one that has ended meanwhile does not
-        count.
-        """
+        """Return how many cores the processes have taken on average; ended ones do not count."""
         seconds = time.monotonic() - self._began
         now = _used_ticks()
         ticks = sum(now[key] - before for key, before in self._used.items() if key in now)
@@ -39,9 +37,7 @@ def watch_from_now() -> None:
 
 
 def watched() -> OtherPrograms:
-    """Return the processes of others since `watch_from_now`, which counts once; else from now
-    on.
-    """
+    """Return the other processes, watched since `watch_from_now`; later calls watch from now on."""
     return _from_the_start.pop() if _from_the_start else OtherPrograms()
 
 

@@ -16,8 +16,8 @@ MAX_CHARACTERS = 1 << 30  # bounds the disk
 
 
 class RawLog:
-    """A file, mode 0600, that takes text in any pieces and writes it line by line: redacted, and at
-    most so much.
+    """A file, mode 0600, that takes text in any pieces and writes it line by line: redacted, and up
+    to MAX_CHARACTERS.
 
     A log that cannot be written, or not to its end, is a warning: what is measured does not depend
     on it. Without a path nothing is written, only redacted.

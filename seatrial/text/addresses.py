@@ -12,7 +12,7 @@ def split(url: str) -> SplitResult | None:
         return (
             parts if parts.hostname and parts.hostname.encode("idna") and parts.port != 0 else None
         )
-    except ValueError:  # half an IPv6 address, a port that is none, a host that is none
+    except ValueError:  # half an IPv6 address, an invalid port, an invalid host
         return None
 
 

@@ -17,7 +17,7 @@ def with_addresses(text: str) -> str:
 
 
 def _address(page: re.Match[str]) -> str:
-    """Return the address of a page, else the file of it that is there, else its name."""
+    """Return the address of a page, else the path of its file, else its name."""
     name = page[1]
     anchor = page[2] or ""
     if url := os.environ.get("SEATRIAL_DOCS_URL", "").rstrip("/"):

@@ -40,15 +40,15 @@ class EarlierRun(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Its id."""
+        """The id of the run."""
 
     @property
     def started(self) -> datetime:
-        """When it began."""
+        """The time when the run began."""
 
     @property
     def verdict(self) -> Verdict:
-        """How it ended."""
+        """The verdict of the run."""
 
 
 def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
@@ -83,8 +83,8 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
 
 
 def _blame_in(checks: Sequence[Check], bad: Sequence[Check], lead: Reason) -> Reason | None:
-    """Return whom the worst checks blame, else whom milder ones do, with the reason of the worst;
-    None without any.
+    """Return a reason with the suspects of the worst checks, else with those of milder checks and
+    the reason of the worst; None without suspects.
 
     `bad` are the worst of `checks`, and `lead` is their reason.
     """
@@ -105,11 +105,11 @@ def _sure(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Reason]) -> Reason:
-    """Return the evidence against the first of the suspects, the names of the others, and what is
+    """Return the evidence against the first suspect, the names of the other suspects, and what is
     worse.
 
-    `bad` are the checks whose numbers the evidence may be; what is worse is left out where it says
-    the same.
+    `bad` are the checks whose numbers the evidence may name; a worse reason that says the same is
+    left out.
     """
     lead = suspects[0]
     names: dict[SuspectKind, list[str]] = {}
@@ -134,7 +134,7 @@ def _also(reason: Reason, others: Iterable[object]) -> Reason:
 
 
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
-    """Return the first of joined reasons; that of a number as value, what it was compared with, and
+    """Return the first of joined reasons; for a number, its value, what it was compared with, and
     the difference.
 
     A number that was compared with nothing, or that is 0, keeps its reason.
@@ -153,10 +153,10 @@ def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
 
 
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
-    """Return the check's reason; of the run's suspects only the names, since their evidence is
-    shown beside them.
+    """Return the check's reason with only the names of the run's suspects: their evidence is shown
+    beside it.
 
-    What the check says besides stays.
+    Other parts of the reason stay.
     """
     # Evidence does not say the place again that stands before a part
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
@@ -175,7 +175,7 @@ def compared(judgement: Judgement) -> str:
     """Format a judged number in short: "tcp_egress 23.7 MB/s on node-2, peers 995 MB/s (98 %
     less)".
 
-    Its deviation has to be more than -1, as what is expected follows from it.
+    The deviation must be more than -1: the expected value is computed from it.
     """
     m = judgement.measurement
     deviation = judgement.deviation or 0.0
@@ -257,8 +257,8 @@ def next_steps(result: RunResult) -> list[NextStep]:
     """Return the next step of each suspect in order of harm; without suspects, of each check that
     is no pass.
 
-    A check that is as bad as the suspects, or less so, adds none. There is always one, but for a
-    pass that was compared with something in all of its numbers.
+    A check adds none if the suspects are blamed for the same verdict or a worse one. Only a pass
+    with all numbers compared has no next step.
     """
     if result.passed and result.coverage.extent == "all":
         return []

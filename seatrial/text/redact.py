@@ -166,7 +166,7 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether it looks generated: hexadecimal, or letters of both cases and digits in
+    """Return whether a text looks generated: hexadecimal, or letters of both cases and digits in
     constant change.
     """
     if _HEX.fullmatch(text):
@@ -237,8 +237,8 @@ class Secrets:
         return frozenset(self.names)
 
     def out_of(self, lines: Iterable[str]) -> Iterator[str]:
-        """Return the lines without them, and without what looks like a secret, so that they may
-        leave this machine.
+        """Yield the lines without these secrets and whatever looks like one, so that they may leave
+        this machine.
         """
         redactor = Redactor(self)
         return (left for line in lines if (left := redactor.line(line)) or not line)
@@ -336,7 +336,7 @@ def _any_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
 def _without_assigned(text: str, names: frozenset[str]) -> str:
     """Return the text without what is assigned to one of the names.
 
-    Its time does not depend on how many there are.
+    The time does not depend on the number of names.
     """
     shown = []
     done = 0
@@ -351,7 +351,7 @@ def _without_assigned(text: str, names: frozenset[str]) -> str:
 
 
 def _is_one_of(name: str, names: frozenset[str]) -> bool:
-    """Return whether it is one of the names, or ends with one behind a dot or a dash, as
+    """Return whether `name` is one of the names, or ends with one behind a dot or a dash, as
     config.TOKEN does.
     """
     starts = [0, *(match.end() for match in re.finditer(r"[.-]", name))]

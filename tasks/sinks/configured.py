@@ -58,7 +58,7 @@ class WebhookSink:
         return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _posted(self, body: dict[str, Any]) -> str | None:
-        """Return the problem, if any."""
+        """Post `body`; return the problem, or None if it was accepted."""
         import requests
         from urllib3.exceptions import HTTPError
 
@@ -145,7 +145,7 @@ class AppriseSink:
     def _notified(
         self, body: str, title: str, kind: str, attached: list[str], thread: str | None
     ) -> str | None:
-        """Return the problem, if any."""
+        """Send a message; return the problem, or None if it was accepted."""
         import apprise
         from apprise.plugins.email import NotifyEmail
 
@@ -195,7 +195,7 @@ def _thread(alert: Alert) -> str:
 
 @contextmanager
 def _attached(files: Files) -> Iterator[list[str]]:
-    """Write them as named files, since apprise takes paths."""
+    """Yield the paths of the attachments as named temporary files, since apprise takes paths."""
     with TemporaryDirectory(prefix="seatrial-alert-") as folder:
         contents = {"busbw.png": files.picture, "report.html": files.report}
         paths = {Path(folder, name): content for name, content in contents.items() if content}

@@ -52,7 +52,7 @@ _NEXT_STEPS = {
 }
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
 _GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
-# It is there: the workspace's rules, or it is another app's
+# The message exists: the workspace's rules forbid a change, or it belongs to another app
 _FIXED = ("cant_update_message", "edit_window_closed")
 
 
@@ -165,7 +165,7 @@ def slack_sink(
     """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
-    assert settings.webhook is not None  # by SlackSettings.problem
+    assert settings.webhook is not None  # checked by SlackSettings.problem
     return SlackWebhookSink(settings.webhook, mentions, scrub)
 
 

@@ -61,8 +61,8 @@ NCCL_TESTS = Need(
 def repeat_sweeps(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Repeat each sweep from the smallest to the largest of its doubtful sizes; the arm `intra` on
-    doubtful nodes.
+    """Repeat each sweep over the range of its doubtful sizes; the arm `intra` on doubtful nodes
+    only.
     """
     run = context.run
     testbed = context.testbed
@@ -107,8 +107,9 @@ def repeat_sweeps(
 
 
 def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[int]:
-    """Return which of the sizes asked for, smallest first, the number comes from; what was moved
-    may be less.
+    """Return the requested sizes that a measurement is from; `sizes` are ascending.
+
+    The bytes that were moved may be fewer than the requested size.
     """
     moved = measurement.conditions.get("message_bytes")
     if not isinstance(moved, int):
@@ -142,7 +143,7 @@ def collectives(context: CheckContext) -> StepResult:
 def _sweep_all(
     run: Run, testbed: Testbed, settings: Collectives
 ) -> tuple[list[SweepOutcome], RollCall]:
-    """Return the outcome of every operation, and the nodes that are left."""
+    """Return the outcome of every operation, and the roll call of the remaining nodes."""
     writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
@@ -155,7 +156,7 @@ def _sweep_all(
             run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes
         )
         outcome, present = _without_lost_nodes(run, present, outcome)
-        # Nodes that are gone are named, and tell nothing of what joins the others
+        # Lost nodes of this arm show nothing about the fabric between the others
         if planned.arm == INTRA:
             outcome = replace(outcome, fabric_gone=False)
         if planned.arm == NETWORK and not present.suspects:
@@ -163,7 +164,7 @@ def _sweep_all(
         outcomes.append(outcome)
         level = logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
         log.log(level, "%s", outcome.reason)
-    # The nodes of ranks that broke a sweep are suspects too; they are there, and were measured on.
+    # Nodes whose ranks broke a sweep are suspects too; they answer, and stay in the testbed.
     suspects = {suspect.name: suspect for suspect in present.suspects}
     for suspect in (
         lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost
@@ -197,7 +198,7 @@ def _without_lost_nodes(
 
     Return the outcome, which blames nodes that are gone, and the nodes left.
     """
-    if outcome.suspects:  # nodes that are up but spoil the sweep
+    if outcome.suspects:  # nodes that answer but spoil the sweep
         left = present.testbed.without(suspect.name for suspect in outcome.suspects)
         present = replace(present, testbed=left, suspects=(*present.suspects, *outcome.suspects))
     ended_early = outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and not outcome.suspects
@@ -214,7 +215,7 @@ def _without_lost_nodes(
     outcome = replace(
         outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False
     )
-    if gone:  # which is why it broke
+    if gone:  # the lost nodes are the cause
         outcome = replace(outcome, lost=())
     return outcome, replace(now, suspects=(*present.suspects, *gone))
 
@@ -222,7 +223,7 @@ def _without_lost_nodes(
 def _reason_to_skip(
     run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str
 ) -> Reason | None:
-    """Return why the operation would show nothing, so that it is not tried; None if it may."""
+    """Return the reason to skip an operation that would show nothing; None if it may run."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     gone = next((outcome for outcome in outcomes if outcome.fabric_gone), None)
     if gone:

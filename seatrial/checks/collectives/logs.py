@@ -25,18 +25,18 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.text.words import number
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
-# Two tools on one machine agree within 1 %; what NVLink or a fabric brings is a factor.
+# Two tools on one machine agree within 1 %, while NVLink or a fabric multiplies the rate.
 _AS_FAST = 0.95
 _OFF = frozenset({"0", "off", "false"})
 _kind = attrgetter("type", "redop", "root")
 
 
 def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
-    """Split a sweep by data type, reduction and root (-d, -o, -r all), each with the suffix of its
+    """Split a sweep by data type, reduction and root (-d, -o, -r all), each with a suffix for its
     name.
 
-    Each kind has a speed of its own. A suffix begins with a space and holds only what differs
-    (" float32 sum"); it is empty for a sweep of one kind, and for one whose rows are interleaved.
+    Each kind has a different speed. A suffix begins with a space and has only what differs ("
+    float32 sum"); it is empty for a sweep of one kind, and for a sweep with interleaved rows.
     """
     kinds = dict.fromkeys(map(_kind, sweep.rows))
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
@@ -46,7 +46,7 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     for kind in kinds:
         rows = tuple(row for row in sweep.rows if _kind(row) == kind)
         part = replace(sweep, rows=rows)
-        # The footer's count is of all parts, and this one is right
+        # The footer counts wrong results of all kinds, and this kind has none
         if sweep.wrong_total and part.wrong_total == 0:
             part = replace(part, out_of_bounds=0)
             if sweep.outcome == "failed":
@@ -67,7 +67,9 @@ def is_of_cpus(sweep: Sweep) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogResult(MpiResult):
-    """What a log says of how its launcher ended; the causes were found as it was read."""
+    """The result of a launcher as derived from a log; `named` are the causes found while reading
+    it.
+    """
 
     named: tuple[Finding, ...] = ()
 
@@ -77,7 +79,9 @@ class LogResult(MpiResult):
 
 
 def as_mpi_result(sweep: Sweep) -> LogResult:
-    """Return the exit status that a launcher would have had, and the causes."""
+    """Return the result that mpirun would have had, with a made-up exit status and the causes in
+    the log.
+    """
     is_broken = any(finding.fatal for finding in sweep.findings)
     if sweep.outcome == "error" and not sweep.findings:
         is_broken = not sweep.empty
@@ -85,15 +89,15 @@ def as_mpi_result(sweep: Sweep) -> LogResult:
 
 
 def dtype_of(sweep: Sweep) -> str:
-    """Return the data type of the first row that has one, by the name that suites use; float32
-    where none has.
-    """
+    """Return the data type of the sweep by its name in suites; float32 if no row has one."""
     name = next((row.type for row in sweep.rows if row.type), "float")
     return _DTYPES.get(name, name)
 
 
 def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
-    """Return NCCL's algorithms by message size, 0 for the largest; a single one holds for all."""
+    """Return NCCL's algorithm by message size, with 0 for the largest size; empty if it is
+    unknown.
+    """
     transport = sweep.transport
     if transport is None or transport.algorithm is None:
         return {}
@@ -106,9 +110,7 @@ def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The group of rank 0, which stands for all: its sweep as if it had run alone, and the nodes it
-    is spread over.
-    """
+    """The group of rank 0, which stands for all groups: its sweep as if run alone, and its size."""
 
     sweep: Sweep
     nodes: int
@@ -116,7 +118,7 @@ class Group:
 
 
 def group_of(sweep: Sweep) -> Group | None:
-    """Return the first of equal groups; None for a single group, or if groups or their nodes
+    """Return the first group of equal ones; None if there is only one, or if groups or nodes
     differ.
     """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
@@ -145,8 +147,8 @@ def with_own_nics(setup: Setup) -> Setup:
 
 
 def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
-    """Return the reason if the groups differ, or together do not have `ranks` (None: unknown) on
-    `nodes`.
+    """Return a problem if groups differ in size, or do not have `ranks` (None: unknown) on `nodes`
+    together.
     """
     if sweep.groups < 2:
         return None
@@ -175,7 +177,7 @@ def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> Reason | None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One sweep: its `name` in reasons, and its plateau in GB/s, if it has one."""
+    """One sweep, with its `name` in reasons and its plateau in GB/s, if it has one."""
 
     name: str
     sweep: Sweep
@@ -202,7 +204,7 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
-    """Return the arm to compare `control` with: the same collective and number of ranks, with fewer
+    """Return the arm to compare `control` with, or None: same collective and ranks, with fewer
     links off.
     """
     off = _effective_switches(control.sweep, nodes)
@@ -217,7 +219,7 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise.
 
-    Arms without a plateau prove nothing either way, and are passed over.
+    Arms without a plateau are ignored.
     """
     reasons = []
     for control in arms:
@@ -254,9 +256,10 @@ def _is_off(name: str, value: str) -> bool:
 
 
 def _effective_switches(sweep: Sweep, nodes: int) -> set[str]:
-    """Return switches in use that must have an effect.
+    """Return the settings in use that must have an effect.
 
-    On one node the network has none, with a GPU per node the links inside have none.
+    Network settings have none on one node, and settings for links within a node have none with one
+    GPU per node.
     """
     network = {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_MNNVL_ENABLE"}
     inside = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"}

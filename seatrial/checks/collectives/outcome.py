@@ -47,18 +47,18 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
 from seatrial.remote.mpi_result import MpiResult
 
-# Of each rank's part
-_ALIGN_ELEMENTS = 4  # nccl-tests up to 2.12
-_ALIGN_BYTES = 16  # since then
+# Alignment of each rank's part of a message
+_ALIGN_ELEMENTS = 4  # in nccl-tests up to 2.12
+_ALIGN_BYTES = 16  # in later nccl-tests
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
     """The outcome of one operation.
 
-    `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes
-    that flooded it, so that it says nothing of the others. `lost`: nodes that are there, and whose
-    ranks broke it.
+    `fabric_gone`: nothing that follows can be measured. `way`: the network or links that carried
+    the data, in words. `suspects`: nodes that flooded the output, so that it shows nothing about
+    the others. `lost`: nodes that answer, but whose ranks broke the sweep.
     """
 
     operation: str
@@ -74,10 +74,10 @@ class SweepOutcome:
 def conclude(
     setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None
 ) -> SweepOutcome:
-    """Conclude one sweep from its mpirun, its output and NCCL's log of the network.
+    """Return the outcome of one sweep from its mpirun, its output and NCCL's log of the network.
 
-    `sweep` is None where nothing was printed, `transport` where that log was not kept. With other
-    ranks than requested, the numbers are of another cluster and are dropped.
+    `sweep` is None if nothing was printed, `transport` if that log was not kept. Measurements are
+    dropped if other ranks than requested took part.
     """
     printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
@@ -107,11 +107,10 @@ def _problems(
     rows: Rows,
     transport: Transport | None,
 ) -> Iterator[Problem | None]:
-    """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted
-    those before it.
+    """Yield possible problems of the sweep, the most severe first; None for each that is absent.
 
-    None stands for what is in order. The caller takes the first problem, and tries no more. `rows`
-    are those that were `printed`, by size.
+    The caller takes the first problem, so each may assume that those before it are absent. `rows`
+    are the `printed` rows, ordered by size.
     """
     strange = _strange(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
@@ -140,14 +139,14 @@ def _problems(
 
 
 def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Return a problem if other ranks took part than were asked for."""
+    """Return a problem if the ranks or nodes that took part are not the requested ones."""
     return other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
 
 
 def _right(rows: Rows, way: str) -> Reason:
-    """Say of which sizes every result is right, and how the data went.
+    """Return the reason of a pass: the sizes with right results, and how the data was carried.
 
-    `rows` must not be empty: without any the sweep has a problem.
+    `rows` must not be empty.
     """
     first = format_size(rows[0].size)
     last = format_size(rows[-1].size)
@@ -159,9 +158,9 @@ def _right(rows: Rows, way: str) -> Reason:
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:
-    """Return what is slow beside other sizes of the sweep, on GPUs alone.
+    """Return a problem if some sizes are slow relative to others of the sweep; GPUs only.
 
-    Where the times are those of launches, small and middle sizes say nothing.
+    Small and middle sizes are not compared if the times are launch times.
     """
     if not setting.is_whole_on_gpus:
         return None
@@ -173,7 +172,7 @@ def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:
 
 
 def wrong_results(sweep: Sweep | None) -> Problem | None:
-    """Return a problem if results were wrong, which outweighs all others."""
+    """Return a problem if results were wrong, which is more severe than all others."""
     if sweep is None:
         return None
     rows = sorted(sweep.rows, key=lambda row: row.size)
@@ -186,7 +185,7 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
         words = f"wrong elements: {', '.join(wrong[:3])}"
         if len(wrong) > 3:
             words += f" and at {len(wrong) - 3} more"
-    elif sweep.out_of_bounds:  # the count of all sizes, in the footer
+    elif sweep.out_of_bounds:  # the footer's count for all sizes
         words = f"out of bounds values: {sweep.out_of_bounds}"
     else:
         return None
@@ -227,7 +226,7 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
 
 
 def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None:
-    """Return a problem if a sweep of the network alone had channels inside a node."""
+    """Return a problem if the arm `network` used channels within a node."""
     if setting.arm != NETWORK or transport is None or not transport.inside:
         return None
     return Verdict.INCONCLUSIVE, Reason.of("network-not-forced", evidence=transport.inside)
@@ -244,7 +243,7 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
     if fewest is None or transport.nodes == 1:
         return None
     host, used = fewest
-    if used >= nics:  # more where storage has NICs of its own
+    if used >= nics:  # more if storage has separate NICs
         return None
     return Verdict.DEGRADED, Reason.of(
         "nics-missing", used=used, nics=nics, fabric=setting.fabric, host=host or "a node"
@@ -272,12 +271,14 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Rows) -> Problem |
 
 
 def _due_sizes(setting: Setting) -> list[int]:
-    """Return sizes that must have a row, as they give every rank a part."""
+    """Return the sizes that must have a row, since each rank has a part of them."""
     return [size for size in setting.sizes if _least_moved(setting, size) > 0]
 
 
 def _row_of(setting: Setting, size: int, rows: Rows) -> Row | None:
-    """Return the row of `size`, if it was timed; it may print less, since parts are aligned."""
+    """Return the timed row for `size`, or None; its printed size may be smaller, since parts are
+    aligned.
+    """
     least = _least_moved(setting, size)
     for row in rows:
         if least <= row.size <= size and any(side.time_us for side in row.sides):
@@ -294,22 +295,22 @@ def _least_moved(setting: Setting, size: int) -> int:
     width = TYPES[setting.dtype]
     unit = width
     if COLLECTIVES[setting.operation].layout.in_parts:
-        # By the wider alignment, as the version of nccl-tests is not known
+        # Use the larger alignment, since the version of nccl-tests is unknown
         part = max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width)
         unit = max(1, setting.ranks) * part
     return size // unit * unit
 
 
 def _ranks_met(sweep: Sweep | None) -> bool:
-    """Return whether the ranks had met: nccl-tests and the probe name their devices only then.
+    """Return whether the ranks had met: only then do nccl-tests and the probe list their devices.
 
-    What fails before is of the way to the nodes, or of the start there.
+    A failure before that is of the connections to the nodes, or of the start there.
     """
     return bool(sweep and (sweep.devices or sweep.rows))
 
 
 def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
-    """Yield the measurements that the sweep's arm asks for; `rows` are ordered by size."""
+    """Yield the measurements of the sweep's arm; `rows` are ordered by size."""
     arm = setting.arm
     shared: Conditions = {
         "operation": setting.operation,
@@ -351,8 +352,8 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
 
 
 def _by(setting: Setting, size: int) -> Conditions:
-    """Return the condition of an algorithm that was forced for that size, 0 for the plateau; empty
-    where NCCL chose.
+    """Return the condition `algorithm` if one was forced for `size` (0: the plateau); empty if NCCL
+    chose.
     """
     algorithm = setting.algorithms.get(size)
     if not algorithm:
@@ -379,7 +380,7 @@ def _plateau_rates(setting: Setting, sweep: Sweep, rows: Rows) -> tuple[float, .
 
 
 def _timings(rows: Rows) -> Iterator[tuple[Row, str, Timing]]:
-    """Yield what was timed of each row, with its placement."""
+    """Yield each timing with its row and placement."""
     for row in rows:
         if row.out_of_place:
             yield row, "out_of_place", row.out_of_place
@@ -388,10 +389,10 @@ def _timings(rows: Rows) -> Iterator[tuple[Row, str, Timing]]:
 
 
 def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
-    """Return GB/s (1e9 bytes per second); the printed rate without a time or ranks, or if it is
-    that of the launch.
+    """Return busbw in GB/s (1e9 bytes per second), computed from the time; None if it is unknown.
 
-    None where the rate is not printed either.
+    The printed rate is used if the time or the number of ranks is unknown, or times are launch
+    times.
     """
     time_us = timing.time_us
     if launch_times or not setting.ranks or not time_us or not time_us > 0:

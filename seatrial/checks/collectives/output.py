@@ -26,7 +26,7 @@ from seatrial.text.words import quantity
 
 log = logging.getLogger("seatrial.collectives")
 
-# A sweep has some 30; the log of a run must not grow with what a broken node prints
+# A sweep has about 30 rows; a broken node that prints more must not fill the log of the run
 _MOST_LOGGED_ROWS = 500
 _MAX_JSON_BYTES = 64 * 1024**2
 
@@ -38,14 +38,14 @@ class OutputReader:
         self.transport = TransportReader()
         self._planned = planned
         self._setting = setting
-        self._quiet = quiet  # one of many at once
+        self._quiet = quiet  # one of many sweeps that run at once
         self._rows = 0
         self._reader = SweepReader(planned.operation)
 
     def line(self, line: str) -> None:
         """Take one line of a rank; the rows of the table are logged."""
         self.transport.feed(line)
-        if rank_of(line) != 0:  # the table is rank 0's
+        if rank_of(line) != 0:  # only rank 0 prints the table
             return
         for row in self._reader.feed(line):
             self._rows += 1
@@ -60,7 +60,7 @@ class OutputReader:
             log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 
     def sweep(self) -> Sweep | None:
-        """Return the fullest sweep, if any."""
+        """Return the sweep with the most rows, or None."""
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
 
@@ -89,13 +89,13 @@ def take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | 
 
 
 def with_json(sweep: Sweep | None, exact: Sweep | None, gpus_each: int) -> Sweep | None:
-    """Return the sweep with the file's rows and ranks, which no other output can tear, and the
+    """Return the sweep with rows and ranks from the file, which other output cannot tear, and the
     printed outcome.
     """
     if sweep is None or exact is None:
         return sweep
     if len(exact.rows) < len(sweep.rows):
         return sweep
-    # The file lists one device of each process
+    # The file lists only one device of each process
     listed = exact.ranks if gpus_each == 1 else None
     return replace(sweep, rows=exact.rows, ranks=listed or sweep.ranks)

@@ -19,10 +19,10 @@ from seatrial.text.words import number
 
 Problem = tuple[Verdict, Reason]
 Rows = Sequence[Row]
-Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
-SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
-_ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
-# From here on an iteration takes so long that no hiccup makes it this much slower
+Rate = Callable[[int, Timing], float | None]  # busbw in GB/s of a timing, given the size in bytes
+SMALLEST_PLATEAU_BYTES = 4 << 20  # latency dominates the time of smaller messages on GPUs
+_ALIGNED_BYTES = 1 << 20  # with many ranks, several smaller sizes may be rounded to the same one
+# From this size on, an iteration is too long for a short disturbance to slow it by this factor
 _LARGE_BYTES = 128 << 20
 # From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and
 # 0.72 is what a ring reaches of a tree over two nodes
@@ -33,10 +33,11 @@ _SMALL_BYTES = 64 << 10
 _SLOW_US = 350.0
 _SLOW_US_PER_RANK = 8.0
 _MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
-# How many sizes in a row take how many times what latency and bandwidth explain. In published
-# sweeps three take up to 3.7 times as long, and five up to 2.5 times.
+# (n, factor): n consecutive sizes are slow if all take `factor` times as long as latency and
+# bandwidth explain. In published sweeps three take up to 3.7 times as long, and five up to 2.5
+# times.
 _SLOW_RUNS = ((3, 3.9), (5, 2.9))
-# What one program prints once
+# Key of rows that one program prints only once
 _key = attrgetter("size", "type", "redop", "root")
 _MAX_TORN = 1  # lines of a header that another process's output may have torn
 
@@ -45,14 +46,13 @@ _MAX_TORN = 1  # lines of a header that another process's output may have torn
 class Setting:
     """The request of a sweep: what to measure, over how many ranks of which cluster.
 
-    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets
-    will do; `nodes` how many the ranks must be spread over, None if unknown. `algorithms` are
-    NCCL's by message size, 0 for the largest, where its log is to say under which conditions a
-    number holds. `is_whole_on_gpus`: a sweep of GPUs that is no repeat of some sizes, so that a
-    plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none. `node`: the
-    one that all ranks are on, where each node is measured by itself. `called_with`: conditions that
-    the call of nccl-tests adds. `ranks` is 0 where the header of a log is lost and its numbers do
-    not tell.
+    `sizes` are bytes, smallest first. `fabric` is the network that data must use, None if sockets
+    suffice. `nodes` is the number of nodes that the ranks must span, None if unknown. `algorithms`
+    are NCCL's by message size, 0 for the largest, if they are conditions of the measurements.
+    `is_whole_on_gpus`: a complete sweep on GPUs, which must have a plateau. `arm`: an arm of
+    seatrial/model/setup.py; empty for none. `node`: the node of all ranks if each node is measured
+    alone. `called_with`: conditions from arguments of nccl-tests. `ranks` is 0 if a log has lost
+    its header and the numbers do not reveal the ranks.
     """
 
     operation: str
@@ -70,7 +70,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Name of the sweep in reasons: all_reduce, "all_reduce (network)"."""
+        """The name of the sweep in reasons: all_reduce, "all_reduce (network)"."""
         if self.arm:
             return f"{self.operation} ({self.arm})"
         return self.operation
@@ -92,11 +92,11 @@ def network_of(fabric: str | None) -> str | None:
 
 
 def interleaved(rows: Rows) -> Problem | None:
-    """Return a problem if the rows, in the order of printing, are of several programs that wrote at
-    once.
+    """Return a problem if the rows, in the order of printing, are from several programs that wrote
+    at once.
 
-    One program prints each size once before it goes on to the next, and either sums or does not,
-    has roots or not.
+    One program prints each size once, and all of its rows either have a reduction or none, and
+    either have a root or none.
     """
     sums = {row.redop not in (None, "none", "all") for row in rows}
     rooted = {row.root >= 0 for row in rows if row.root is not None}
@@ -109,7 +109,7 @@ def interleaved(rows: Rows) -> Problem | None:
 
 
 def without_plateau(sizes: Sequence[int]) -> Problem | None:
-    """Return a problem if the largest message is too small for a bandwidth of GPUs."""
+    """Return a problem if the largest message is too small to measure the bandwidth of GPUs."""
     if not sizes or max(sizes) >= SMALLEST_PLATEAU_BYTES:
         return None
     largest = format_size(max(sizes))
@@ -118,8 +118,8 @@ def without_plateau(sizes: Sequence[int]) -> Problem | None:
 
 
 def slow_in_place(rows: Rows, rate: Rate) -> Problem | None:
-    """Return a problem if results that overwrite their input take much longer at two or more large
-    sizes.
+    """Return a problem if in-place results are much slower than out-of-place ones at two or more
+    large sizes.
     """
     slow = []
     for row in rows:
@@ -141,8 +141,8 @@ def slow_in_place(rows: Rows, rate: Rate) -> Problem | None:
 
 
 def slow_small_messages(rows: Rows, ranks: int) -> Problem | None:
-    """Return a problem if messages up to 64K take milliseconds in the median; the first is often an
-    outlier.
+    """Return a problem if the median time of messages up to 64K is milliseconds; the first is often
+    an outlier.
     """
     times = [
         side.time_us
@@ -194,7 +194,7 @@ def slow_middle_sizes(rows: Rows, rate: Rate) -> Problem | None:
 
 
 def falls_off(rows: Rows, rate: Rate) -> Problem | None:
-    """Return a problem if a large message is carried much more slowly than a smaller one."""
+    """Return a problem if a large message has a much lower rate than a smaller one."""
     best = 0.0
     for row in sorted(rows, key=lambda row: row.size):
         reached = rate(row.size, row.out_of_place) if row.out_of_place else None
@@ -214,8 +214,8 @@ def falls_off(rows: Rows, rate: Rate) -> Problem | None:
 def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """Return a problem if other ranks than requested took part.
 
-    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts
-    the ranks asked for. Where it agrees with them they took part, and without it that is unknown.
+    A torn line of the header is no evidence. The ratio busbw/algbw is: it shows the number of
+    ranks, or, if rows lack it, the number is unknown.
     """
     if sweep is None or (sweep.ranks or 0) == setting.ranks:
         return None
@@ -261,17 +261,14 @@ def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
 
 
 def has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
-    """Return whether the number of ranks is unknown; busbw then does not depend on it, and counts
-    if slow.
-    """
+    """Return whether neither the header nor the numbers reveal how many ranks took part."""
     return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Return a problem if all ranks ran on fewer nodes than requested, as with a hostfile that was
-    not read.
+    """Return a problem if all ranks ran on fewer nodes than requested, as with an ignored hostfile.
 
-    Host names count only if every rank has a line, and no two ranks on one name have the same GPU.
+    Host names count only if every rank has a line, and no two ranks on one host have the same GPU.
     """
     if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
         return None

@@ -20,9 +20,9 @@ else:
     Operation = Literal[SWEPT]
     ArmName = Literal[ARMS]
 
-ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
+ARM_OPERATION = "all_reduce"  # operation of the arms, as training uses it
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
-# The suite's own fields say them, or seatrial does; -t and -p change what a rank is
+# Flags that fields of the suite or seatrial set; -t and -p would change what a rank is
 _OWN_FLAGS = frozenset(
     {
         "-b",
@@ -51,13 +51,14 @@ _OWN_FLAGS = frozenset(
         "--help",
     }
 )
-# GB/s (1e9 bytes) of busbw.
+# Assumed busbw in GB/s (1e9 bytes).
 _NVLINK = 300.0
 _FABRIC = 100.0
 _NIC = 20.0
 _GLOO = 0.2
-_LATENCY_S = {True: 50e-6, False: 1e-3}  # of one operation, by GPUs
-_CHECKING_GB_S = {True: 20.0, False: 1.0}  # data is made and compared
+# Assumed latency of one operation, by whether there are GPUs
+_LATENCY_S = {True: 50e-6, False: 1e-3}
+_CHECKING_GB_S = {True: 20.0, False: 1.0}  # rate of making and checking data
 _SIDES = 2  # out of place and in place
 
 
@@ -91,7 +92,7 @@ class SweepSizes(Strict):
         return sizes
 
     def probe_options(self) -> list[str]:
-        """Return the options of the gloo probe, which has the names of these fields."""
+        """Return the options of the gloo probe, which are named after these fields."""
         flags = ((name.replace("_", "-"), getattr(self, name)) for name in SweepSizes.model_fields)
         return [word for flag, value in flags for word in (f"--{flag}", str(value))]
 
@@ -122,7 +123,7 @@ class GpuSweepSizes(SweepSizes):
         return self
 
 
-LATENCY_SIZES = {  # by whether nodes have GPUs
+LATENCY_SIZES = {  # sizes of the arm `latency`, by whether nodes have GPUs
     True: SweepSizes(
         min_bytes=8, max_bytes=64 << 10, step_factor=2, warmup_iterations=20, iterations=200
     ),
@@ -134,9 +135,7 @@ LATENCY_SIZES = {  # by whether nodes have GPUs
 
 @dataclass(frozen=True, slots=True)
 class PlannedSweep:
-    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL without
-    settings.
-    """
+    """One sweep of a suite: a collective, its message sizes, and its arm, empty for none."""
 
     operation: str
     sizes: SweepSizes
@@ -144,7 +143,7 @@ class PlannedSweep:
 
     @property
     def gpus_each(self) -> int:
-        """GPUs of each process of nccl-tests; 1 on nodes without GPUs."""
+        """GPUs of each nccl-tests process; 1 on nodes without GPUs."""
         return self.sizes.gpus_per_process if isinstance(self.sizes, GpuSweepSizes) else 1
 
     @property
@@ -154,14 +153,14 @@ class PlannedSweep:
 
     @property
     def label(self) -> str:
-        """Name of its log: all_reduce, all_reduce-network."""
+        """The name of its log: all_reduce, all_reduce-network."""
         if self.arm:
             return f"{self.operation}-{self.arm}"
         return self.operation
 
 
 def sweep_of(measurement: Measurement) -> tuple[object, str]:
-    """Return the operation and the arm that a number is of."""
+    """Return the operation and the arm of a measurement."""
     return measurement.conditions.get("operation"), arm_of(measurement)
 
 
@@ -210,8 +209,8 @@ class Collectives(Strict):
         return self.model_copy(update={"gpu": self.gpu.model_copy(update={"gpus_per_process": 1})})
 
     def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
-        """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there
-        come last.
+        """Return the sweeps for `nodes` nodes with `slots` ranks each, in order; arms that can run
+        there come last.
         """
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         possible[NO_MNNVL] = possible[NETWORK]
@@ -240,7 +239,7 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
 
 
 def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
-    """Return about how long a sweep takes, with usual rates."""
+    """Return the estimated seconds of a sweep at usual rates."""
     ranks = nodes.slots if sweep.arm == INTRA else nodes.ranks
     factor = COLLECTIVES[sweep.operation].factor(ranks) or 1.0
     if not nodes.gpus:

@@ -53,11 +53,11 @@ def sweep(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Sweep one operation over all ranks, in the arm `intra` over those of each node.
+    """Sweep one operation over all ranks; in the arm `intra`, over the ranks of each node alone.
 
-    `name_log` makes the name of a log from the sweep's, which ends in the node in the arm `intra`.
-    `is_repeat`: its sizes are not held against each other. `writes_json`: these nccl-tests can
-    write their results to a file. `verbose`: NCCL's log is to say how data goes.
+    `name_log` returns the name of a log from the sweep's label, to which the arm `intra` appends
+    the node. `is_repeat`: its sizes are not compared with each other. `writes_json`: nccl-tests can
+    write results to a file. `verbose`: have NCCL log which network it uses.
     """
     once = partial(
         sweep_once,
@@ -90,7 +90,7 @@ def sweep_once(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Run one mpirun of one operation; `label` is the name of its logs."""
+    """Run one mpirun of one operation; `label` names its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     name = setting.name
     gpus_each = planned.gpus_each
@@ -114,12 +114,12 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except (RemoteError, LaunchError) as error:
-        # A LaunchError is of the way to the head, not of the head
+        # A LaunchError means that the way to the head failed, not the head
         verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
         return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     finally:
         exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
-    if result.flooded:  # its numbers may be anything, so they are not looked at
+    if result.flooded:  # its numbers may be wrong, so they are ignored
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
         flooded = naming_flooders(placed(name, why), suspects)
@@ -132,8 +132,8 @@ def sweep_once(
 
 
 def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
-    """Return the reason if processes of so many GPUs do not share those of a node; None if they
-    do on every node.
+    """Return the reason if a node's GPUs cannot be divided evenly among processes with `gpus_each`;
+    else None.
     """
     for node in testbed.nodes:
         if node.slots % gpus_each:
@@ -144,7 +144,7 @@ def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
 
 
 def _is_over(line: str) -> bool:
-    """Return whether no row follows on that line: it is the footer, or the ranks gave up."""
+    """Return whether no row follows this line: it is the footer, or a rank gave up."""
     is_footer = rank_of(line) == 0 and "# Avg bus bandwidth" in line
     return is_footer or gave_up(line)
 
@@ -152,11 +152,11 @@ def _is_over(line: str) -> bool:
 def _setting(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool
 ) -> Setting:
-    """Return what the sweep is asked for, as its numbers are named and judged by.
+    """Return the request of the sweep, by which its results are named and judged.
 
     `testbed` has a slot for each GPU, as ranks are counted.
     """
-    called_with: Conditions = {}  # what was measured otherwise is another series
+    called_with: Conditions = {}  # other arguments make another series
     if planned.gpus_each > 1:
         called_with["gpus_per_process"] = planned.gpus_each
     if planned.args:
@@ -179,7 +179,7 @@ def _setting(
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
     """Return the testbed with a slot for each process instead of each GPU.
 
-    GPUs that are left over on a node go unused.
+    Remaining GPUs of a node are unused.
     """
     nodes = [replace(node, slots=node.slots // gpus_each) for node in testbed.nodes]
     return replace(testbed, nodes=tuple(nodes))
@@ -201,20 +201,20 @@ def _argv(
 
 
 def naming_flooders(reason: Reason, suspects: Sequence[Suspect]) -> Reason:
-    """Append the nodes that flooded the output to the reason."""
+    """Append the names of the nodes that flooded the output to the reason."""
     names = ", ".join(suspect.name for suspect in suspects) or "the output does not name the node"
     return extended(reason, f" ({names})")
 
 
 def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep]:
-    """Return the sweeps for these nodes, in order."""
+    """Return the sweeps of the suite for these nodes, in order."""
     slots = min(node.slots for node in testbed.nodes)
     return settings.sweeps(nodes=len(testbed.nodes), slots=slots, gpus=testbed.has_gpus)
 
 
 def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]:
-    """Return NCCL's variables for its log, unless the cluster file sets one, and for the arm; gloo
-    has none.
+    """Return NCCL's variables for its log, unless the cluster file sets them, and for the arm;
+    empty for gloo.
     """
     if not testbed.has_gpus:
         return {}
@@ -259,7 +259,9 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
 def _words(
     secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 ) -> list[str]:
-    """Return the words of mpirun behind the variables of its ranks, without secrets."""
+    """Return the words of a shell command: assignments of the ranks' variables, then mpirun,
+    without secrets.
+    """
     values = variables(testbed, env).items()
     assignments = [f"{name}={secrets.out_of_text(value)}" for name, value in values]
     return [*assignments, *mpirun_argv(testbed, argv, env)]
@@ -268,8 +270,8 @@ def _words(
 def _by_node(
     secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 ) -> list[str]:
-    """Return the lines of a shell that start the sweep on each node of the hostfile by itself, on
-    all at once.
+    """Return the shell lines that run the sweep on each node of the hostfile alone, on all nodes at
+    once.
     """
     one = testbed.part([testbed.head.name], "$number")
     own = hostfile_path(one)
@@ -332,7 +334,7 @@ def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) ->
     """Return the arguments for the ranks' rendezvous; ranks give up at half of the time limit, to
     report why.
     """
-    # Below the ports that the kernel hands out
+    # Below the kernel's range of ephemeral ports
     port = 20_000 + zlib.crc32(f"{run.run_id} {label}".encode()) % 10_000
     meeting = ["--master-addr", testbed.head.address, "--master-port", str(port)]
     if testbed.network:
@@ -354,10 +356,9 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
 
 
 def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
-    """Return how many groups of so many nodes are measured at once.
+    """Return how many groups to measure at once; `groups` are their numbers of nodes.
 
-    All of them, but no more ranks than cores if one machine plays all nodes: they would slow each
-    other.
+    All groups, or, if one machine plays all nodes, as many as it has cores for.
     """
     if testbed.shared_cores is None:
         return len(groups)
@@ -367,10 +368,10 @@ def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
 
 
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
-    """Return the outcome of the sweeps of each node.
+    """Return the joint outcome of the sweeps of single nodes.
 
-    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`:
-    some nodes could not be reached, so that all must be asked whether they are there.
+    A node whose sweep breaks or has wrong results is a suspect, unless all nodes are bad.
+    `fabric_gone`: some nodes could not be reached, so a roll call is due.
     """
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
@@ -396,7 +397,9 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
 
 
 def _span(plateaus: Sequence[Measurement], nodes: int) -> Reason:
-    """Say between which rates the nodes are; one rate alone where all digits shown are the same."""
+    """Return the reason of a pass with the lowest and highest rate of the nodes; one rate if both
+    look alike.
+    """
     rates = [m.value for m in plateaus]
     ends = (number(min(rates, default=0.0)), number(max(rates, default=0.0)))
     span = " to ".join(dict.fromkeys(ends))

@@ -63,18 +63,20 @@ from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
 
-_BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
-MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
-Attempt = Callable[[Testbed], Reason | None]  # why MPI fails over that testbed, None when it works
-Guilty = tuple[str, Reason]  # a node, and why
+_BYTES_PER_RANK = 4096  # output of a rank: a host name, and warnings of mpirun
+MAX_TRIES = 40  # most mpirun calls of a search: enough for ten bad nodes among a thousand
+Attempt = Callable[[Testbed], Reason | None]  # runs MPI; returns why it fails, or None
+Guilty = tuple[str, Reason]  # a node, and why MPI fails with it
 log = logging.getLogger("seatrial.connectivity")
-# Share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
+# Share of nodes that must agree before deviating ones are taken out: 2 of 3, 3 of 4
 _CLEAR_MAJORITY = 0.66
 
 
 @dataclass(frozen=True, slots=True)
 class HostnameResult:
-    """The result of one `mpirun hostname`; `missing` are the nodes not shown once per slot."""
+    """The result of one `mpirun hostname`; `missing` are the nodes without a right line for each
+    slot.
+    """
 
     result: MpiResult
     missing: tuple[str, ...]
@@ -99,11 +101,10 @@ class HostnameResult:
 def show_hosts(
     testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path
 ) -> HostnameResult:
-    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name.
+    """Run `hostname` once per slot.
 
-    Raises RemoteError.
-
-    A rank shows its own node alone.
+    `hostnames` are the names that the nodes report, by node name. A rank's line counts for its own
+    node only. Raises RemoteError.
     """
     nodes = [node.name for node in testbed.nodes for _ in range(node.slots)]
     shown = set()
@@ -128,12 +129,11 @@ def show_hosts(
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
-    """Search by halving for the nodes without which MPI works: the head alone first, then with ever
-    fewer others.
+    """Find the nodes that break MPI by bisection: first the head alone, then the head with halves
+    of the others.
 
-    Empty if no part fails by itself, or if the search takes more than MAX_TRIES. Raises
-    MissingError if mpirun fails on single nodes one after the other: then mpirun is broken, and no
-    node.
+    Empty if MPI fails with no part alone, or after `MAX_TRIES`. Raises MissingError if mpirun fails
+    on each single node that is tried: then mpirun is broken, not a node.
     """
     head, *others = testbed.names
     why = attempt(_alone(testbed, head))
@@ -157,7 +157,7 @@ class _Search:
     tries: int = 0
 
     def among(self, names: Sequence[str]) -> list[Guilty]:
-        """Return the guilty among `names`, tried together with the head."""
+        """Return the bad nodes in `names`, which are tried together with the head."""
         self.tries += 1
         if self.tries > MAX_TRIES:
             return []
@@ -215,9 +215,7 @@ def connectivity(context: CheckContext) -> StepResult:
 
 
 def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
-    """Return the testbed with the folder of nccl-tests, if the nodes have one in a usual place
-    beside PATH.
-    """
+    """Return the testbed with the folder of nccl-tests, if it is in one of the usual places."""
     if not testbed.nodes or not testbed.has_gpus:
         return testbed
     folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
@@ -251,15 +249,15 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
         *short_of_gpus(testbed, contacts),
         *odd_ones(_versions_of(contacts), models_of(contacts)),
     ]
-    # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd
-    # ones taken out.
+    # In the middle of an upgrade no side is healthy: deviating nodes are named, and taken out only
+    # if they are few.
     findings.blame(
         suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY}
     )
 
 
 def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
-    """Judge the state of every GPU, and note how nodes of a kind differ."""
+    """Judge the state of every GPU, and note differences between nodes of the same model."""
     inventories = findings.inventories = ask_inventories(findings, contacts)
     broken = broken_gpus(inventories)
     findings.impaired += impaired_gpus(inventories)
@@ -272,7 +270,7 @@ def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
 
 
 def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """Measure TCP from and to every node; the comparison with peers names slow ones."""
+    """Measure TCP from and to every node; slow nodes are found by comparison with the others."""
     testbed = findings.testbed
     timeout_s = settings_of(run).timeout_s
     plan = plan_of(run, testbed)
@@ -294,8 +292,8 @@ def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
 
 
 def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """Check that `mpirun hostname` shows every node once per slot; take out nodes without which it
-    would.
+    """Check that `mpirun hostname` shows every node once per slot; take out the nodes that break
+    it.
     """
     tries = itertools.count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
@@ -337,7 +335,7 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
     """Plan four rounds of questions, each up to `timeout_s`: nodes, pairs, streams and MPI."""
     summary = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
-    each_node_s = 0.5  # of mpirun
+    each_node_s = 0.5  # seconds of mpirun per node
     return [
         PlannedPart(
             summary, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count

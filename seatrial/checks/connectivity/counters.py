@@ -1,7 +1,7 @@
-"""Error counters of links, and errors in the kernel's log, that rose between the first look at the
-nodes and the last.
+"""Error counters of links, and errors in the kernel's log, that rose between the first and the last
+inventory.
 
-A counter that rises is a note; where numbers of that node are slow as well, it is evidence against
+A counter that rises is a note; if measurements of that node are slow too, it is evidence against
 its link.
 """
 
@@ -21,18 +21,19 @@ from seatrial.remote.node_probe import Inventory, KernelEvent, ask_inventory
 from seatrial.remote.ssh import answered, connected, fan_out, on_each
 from seatrial.text.words import some_of
 
-_CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
-_CLEAR_MINORITY = 3  # one of three nodes and fewer
+_CONFIDENCE = 0.6  # the counter is certain, but not that it explains slow numbers
+_CLEAR_MINORITY = 3  # at most one of three nodes
 Event = TypeVar("Event", bound=KernelEvent)
-_kind_of = attrgetter("kind", "number", "pci")  # makes two events of a kernel's log the same
-# How metrics begin that a bad link slows down
+_kind_of = attrgetter("kind", "number", "pci")  # key of the same event in a kernel's log
+# Prefixes of the metrics that a bad link slows down
 _OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """A counter of a port or a GPU that rose; `is_error` where its own link is bad, else packets
-    were lost.
+    """A counter of a port or a GPU that rose.
+
+    `is_error`: its own link is bad; otherwise packets were lost somewhere.
     """
 
     node: str
@@ -43,24 +44,23 @@ class Rise:
 
     @property
     def words(self) -> str:
-        """Where it rose, and by how much."""
+        """The node and part of the counter, and its increase."""
         return f"{self.node}/{self.part} rose by {self.by}"
 
 
 def revisit_inventories(
     context: CheckContext, checks: Sequence[Check]
 ) -> tuple[list[Check], list[Reason]]:
-    """Ask the nodes that have counters once more; return the checks with evidence of what rose, and
-    notes.
+    """Read the counters again; return the checks with the rises as evidence, and notes.
 
-    Nodes that do not answer any more are left out, and without a first look nothing is asked.
+    Nodes that do not answer are left out; without a first inventory no node is asked.
     """
     findings = context.recall(Findings)
     before = _with_counters(findings.inventories) if findings else {}
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
-        """Read the node's counters."""
+        """Return the node's inventory."""
         with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
@@ -75,7 +75,7 @@ def revisit_inventories(
 
 
 def _with_counters(inventories: Inventories) -> Inventories:
-    """Return the nodes with GPUs or ports of RDMA, which have counters."""
+    """Return the inventories of nodes that have counters: those with GPUs or RDMA ports."""
     having = {}
     for name, node in inventories.items():
         has_rdma = any(port.kind != "network" for port in node.ports)
@@ -85,9 +85,7 @@ def _with_counters(inventories: Inventories) -> Inventories:
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:
-    """Return the counters that rose; one that was not read both times, or began anew, says
-    nothing.
-    """
+    """Return the counters that rose, ignoring those that were not read twice or were reset."""
     rises = []
     for name, node in after.items():
         first = dict(_counters(before[name]))
@@ -97,7 +95,7 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
                 continue
             of_gpu = part.startswith("gpu-")
             for counter, value in counters.items():
-                # Those of NVLinks that are 0 are left out
+                # Inventories leave out NVLink counters that are 0
                 unread = 0 if of_gpu else value
                 by = value - known.get(counter, unread)
                 if by > 0:
@@ -106,10 +104,10 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
 
 
 def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[str, int]]]:
-    """Yield the counters of each port and GPU, those of errors and of lost packets apart.
+    """Yield ((port or GPU, whether the counters count errors), value by counter).
 
-    Each comes as ((name of the port or GPU, whether they count errors), value by counter); a GPU
-    whose counters were not read has none.
+    Errors and lost packets of a port come separately; a GPU whose counters were not read is left
+    out.
     """
     for port in inventory.ports:
         yield (port.port, True), port.errors
@@ -120,9 +118,9 @@ def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[
 
 
 def _new_errors(before: Inventory, after: Inventory) -> Inventory:
-    """Return an inventory with only the errors that the kernel has reported since `before`.
+    """Return the inventory with only the errors that the kernel has logged since `before`.
 
-    Its `xids` are None where the log could not be read then: old ones would look new.
+    `xids` is None if the log could not be read before, since old errors would look new.
     """
     xids = None
     if before.xids is not None:
@@ -131,7 +129,7 @@ def _new_errors(before: Inventory, after: Inventory) -> Inventory:
 
 
 def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
-    """Return the events that are new or came again, with how often they came since."""
+    """Return the events that are new or occurred again, with the number of new occurrences."""
     known = {_kind_of(event): event.count for event in before}
     added = []
     for event in after:
@@ -142,7 +140,7 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
 
 
 def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
-    """Yield one note for each counter, with the links where it rose most."""
+    """Yield one note for each counter, with the links on which it rose most."""
     by_counter = defaultdict(list)
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
@@ -152,11 +150,11 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
 
 
 def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
-    """Add the counters that rose to a check with slow links: on its suspects, else on a few
-    nodes.
+    """Add the rises to a check with slow links: those on its suspects, or, without suspects, those
+    on a few nodes.
 
-    `nodes` is how many have counters; where they rise on more than a third, they tell no node from
-    the others.
+    `nodes` is the number of nodes with counters; if they rise on more than a third of these, they
+    are no evidence.
     """
     errors = [rise for rise in rises if rise.is_error]
     if not errors:
@@ -175,7 +173,7 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
 
 
 def _suspect(rise: Rise) -> Suspect:
-    """Return the GPU or the node that a counter rose on; a port is no suspect of its own."""
+    """Return the GPU on which a counter rose, or the node of the port."""
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
         return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)

@@ -1,5 +1,5 @@
-"""Nodes that are broken or unlike the others by the facts that they report: clocks, host names,
-mpirun, GPUs. Pure.
+"""Nodes whose facts show a fault or differ from the others: clocks, host names, mpirun,
+GPUs. Pure.
 """
 
 import statistics
@@ -25,9 +25,9 @@ def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
 
 
 def same_hostname(contacts: Contacts) -> list[Reason]:
-    """Return the host names that several nodes report.
+    """Return a doubt for each host name that several nodes report.
 
-    Open MPI tells nodes apart by host name alone, and one of them may report a false one.
+    Open MPI identifies nodes by host name alone, and one of the nodes may report a wrong name.
     """
     nodes = defaultdict(list)
     for name, contact in contacts.items():
@@ -55,8 +55,8 @@ def clock_skews(contacts: Contacts) -> list[Measurement]:
 
 
 def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
-    """Return nodes whose clock differs from the median node's by more than the limit and the error
-    of measurement.
+    """Return nodes whose clock differs from the median by more than the limit and the measurement
+    error.
     """
     return sure(
         {
@@ -68,7 +68,7 @@ def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
 
 
 def _skews(contacts: Contacts) -> dict[str, float]:
-    """Return how far each clock is from the median one, in seconds."""
+    """Return the difference of each clock to the median one, in seconds."""
     if not contacts:
         return {}
     middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
@@ -76,9 +76,7 @@ def _skews(contacts: Contacts) -> dict[str, float]:
 
 
 def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
-    """Return nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be
-    counted.
-    """
+    """Return nodes with fewer GPUs than the testbed expects, or whose GPUs cannot be counted."""
     expected = {node.name: node.gpus for node in testbed.nodes}
     return sure(
         {
@@ -90,9 +88,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
 
 
 def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
-    """Return the reason if GPUs are expected and no node has one; None if any has one or does not
-    report.
-    """
+    """Return the reason if GPUs are expected and every node reports 0; else None."""
     expected = {node.gpus for node in testbed.nodes}
     if (
         not contacts

@@ -1,4 +1,4 @@
-"""The findings of `connectivity`: nodes that are left, whom it blames, what it measured. Pure."""
+"""The findings of `connectivity`: remaining nodes, suspects and measurements. Pure."""
 
 import logging
 from collections import Counter
@@ -34,28 +34,28 @@ NAME = "connectivity"
 
 @dataclass(slots=True)
 class Findings:
-    """Findings of connectivity so far; `testbed` shrinks as nodes are set aside."""
+    """The findings of `connectivity` so far; nodes that are set aside leave `testbed`."""
 
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
-    # What works, and less well than it should
+    # Parts that work, but worse than they should
     impaired: list[Suspect] = field(default_factory=list)
-    doubts: list[Reason] = field(default_factory=list)  # why something says nothing of the nodes
+    doubts: list[Reason] = field(default_factory=list)  # why a result shows nothing about the nodes
     notes: list[Reason] = field(default_factory=list)  # remarks without blame
     measurements: list[Measurement] = field(default_factory=list)
-    # Each the best of all its tries, also of the repeats
+    # The best rate of all tries of each stream, including repeats
     streams: dict[Pair, float] = field(default_factory=dict)
     model_by_node: Models = field(default_factory=dict)
-    # Before anything was measured
+    # Inventories before any measurement
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
-    node_count: int = 0  # at the beginning
-    seconds: float = 0.0  # until all was tried, without repeats
-    # The nodes that have slowed after their first streams
+    node_count: int = 0  # number of nodes at the beginning
+    seconds: float = 0.0  # duration without repeats
+    # Nodes that have become slow since their first streams
     slowed: set[str] = field(default_factory=set)
 
     def check(self) -> Check:
-        """Return the check, before any number is judged."""
+        """Return the check, before its measurements are judged."""
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         suspects = (*self.suspects, *impaired)
         doubts = self._all_doubts()
@@ -83,12 +83,12 @@ class Findings:
         )
 
     def try_again(self, streams: Streams) -> None:
-        """Add streams that were measured again; of each, the faster counts, since a hiccup of the
-        first time passes.
+        """Add streams that were measured again; the faster rate of each counts, as disturbances
+        pass.
 
-        Of a node that was slow and is no more, only the new ones count. The new ones of a node that
-        has slowed since do not, and all nodes are to be measured again (`localize`). Fine streams
-        of one time beside slow ones of another would make links look slow.
+        For a node that has recovered, only new streams count. Streams of a node that has become
+        slow do not count, and the node is added to `slowed`, so that `localize` measures all nodes
+        again: a mix of fine and slow streams would look like slow links.
         """
         suspected = self._slow_names()
         links = {frozenset(pair) for pair in streams}
@@ -114,7 +114,7 @@ class Findings:
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 
     def _fallen(self, streams: Streams) -> set[str]:
-        """Return the nodes that send or receive far less than at first."""
+        """Return the nodes that send or receive at far lower rates than at first."""
         fallen = set()
         for rates in (egress, ingress):
             first = rates(self.streams)
@@ -132,11 +132,13 @@ class Findings:
         return {suspect.name for suspect in slow}
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
-        """Blame each node that `evidence` names, and set it aside."""
+        """Blame and set aside each node in `evidence`."""
         self.blame(sure(evidence), evidence)
 
     def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
-        """Keep `suspects`; nodes that are set aside without being one of them are named too."""
+        """Add `suspects` and remove the nodes in `set_aside`; a problem names those of them that
+        are not suspects.
+        """
         for suspect in suspects:
             log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
             self.suspects.append(suspect)
@@ -149,7 +151,7 @@ class Findings:
         self.testbed = self.testbed.without(names)
 
     def _all_doubts(self) -> list[Reason]:
-        """Return the doubts, with the one of nodes that are slow together."""
+        """Return the doubts, including one if nodes of a group are slow together."""
         split = divided(self.streams, self.model_by_node)
         if not split:
             return self.doubts
@@ -157,7 +159,9 @@ class Findings:
 
 
 def _others(suspects: Iterable[Suspect], shown: Iterable[Reason]) -> Reason:
-    """Name the suspects of whom the reasons that are shown say nothing."""
+    """Return a reason with the suspects that the `shown` reasons do not name; empty if there are
+    none.
+    """
     named = set[str]()
     for reason in shown:
         named.update(reason.places)

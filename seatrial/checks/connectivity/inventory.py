@@ -1,6 +1,6 @@
-"""Nodes and GPUs that are broken or unlike the others, by inventory. Pure.
+"""Nodes and GPUs whose inventory shows a fault or differs from the others. Pure.
 
-Blamed is only what a GPU itself reports as damage or as slowed down by hardware; all else is a
+Only damage or slowdown by hardware that a GPU itself reports is blamed; everything else is a
 remark.
 """
 
@@ -15,23 +15,23 @@ from seatrial.model.result import Suspect
 from seatrial.remote.node_probe import GpuState, Inventory, KernelEvent
 from seatrial.text.words import duration, some_of
 
-Inventories = Mapping[str, Inventory]  # by node
+Inventories = Mapping[str, Inventory]  # inventories by node
 
-# An uncorrectable error since the driver was loaded: the next reset may hide or show more
+# An uncorrectable error since the driver was loaded may or may not recur after a reset
 _ECC_CONFIDENCE = 0.9
-_SLOWED_CONFIDENCE = 0.8  # a moment's sample
-_MOST_VALUES = 3  # of one attribute that are listed one by one
-_LEAST_FREE_GB = 2.0  # for temporary files
-_LEAST_SHM_GB = 1.0  # for NCCL's segments
+_SLOWED_CONFIDENCE = 0.8  # from one sample only
+_MOST_VALUES = 3  # most values of one attribute that are listed separately
+_LEAST_FREE_GB = 2.0  # least free disk space for temporary files
+_LEAST_SHM_GB = 1.0  # least shared memory for NCCL's segments
 
-# To do, or to say
+# Values of driver fields that mean "nothing to do" or "nothing to report"
 _NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})
 EventOfNode = tuple[str, KernelEvent]
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
-    """Return nodes with a GPU whose memory is beyond repair, or that works only after a reset or
-    with its fabric.
+    """Return nodes with a GPU that is damaged beyond repair, or needs a reset or its fabric to
+    work.
     """
     return [
         Suspect("node", node, 1.0, placed(gpu.name, reason))
@@ -41,7 +41,7 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def _broken(gpu: GpuState) -> Iterator[Reason]:
-    """Yield why a GPU is broken, as far as it reports it itself."""
+    """Yield the reasons why a GPU is broken, as it reports itself."""
     if gpu.rows_failed:
         yield Reason.of("gpu-rows-failed")
     if gpu.requires_reset:
@@ -56,7 +56,7 @@ def _broken(gpu: GpuState) -> Iterator[Reason]:
 
 
 def impaired_gpus(inventories: Inventories) -> list[Suspect]:
-    """Return GPUs that work, and have had errors or are slowed down by hardware."""
+    """Return GPUs that work, but had errors or are slowed down by hardware."""
     return [
         Suspect("gpu", f"{node}/{gpu.name}", confidence, reason)
         for node, gpu in _gpus(inventories)
@@ -65,7 +65,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def _impaired(gpu: GpuState) -> Iterator[tuple[float, Reason]]:
-    """Yield how a GPU is impaired, and how sure that is."""
+    """Yield the confidence and the reason of each impairment of a GPU."""
     if gpu.ecc_uncorrected and not gpu.rows_failed:
         count = f"{gpu.ecc_uncorrected:.0f}"
         yield _ECC_CONFIDENCE, Reason.of("gpu-ecc-uncorrected", count=count)
@@ -75,7 +75,7 @@ def _impaired(gpu: GpuState) -> Iterator[tuple[float, Reason]]:
 
 
 def remarks(inventories: Inventories, models: Models) -> list[Reason]:
-    """Return remarks for people, without blame; one for all GPUs with the same reason."""
+    """Return remarks for people, without blame; GPUs with the same reason share one."""
     names = defaultdict(list)
     for node, gpu in _gpus(inventories):
         name = f"{node}/{gpu.name}"
@@ -91,7 +91,7 @@ def remarks(inventories: Inventories, models: Models) -> list[Reason]:
 
 
 def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
-    """Yield what is odd of one GPU, and no damage."""
+    """Yield what is unusual about a GPU without being damage."""
     if gpu.rows_pending:
         yield Reason.of("gpu-rows-pending")
     if gpu.processes:
@@ -107,8 +107,8 @@ def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
 
 
 def driver_errors(inventories: Inventories) -> Iterator[Reason]:
-    """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those
-    of applications.
+    """Yield one remark for each kind of Xid and of other failure in the kernel's log, except those
+    that applications cause.
     """
     yield from _xids(inventories)
     yield from _kernel_events(inventories)
@@ -158,7 +158,7 @@ def _times(events: Sequence[EventOfNode]) -> dict[str, object]:
 
 
 def _limits(inventories: Inventories) -> Iterator[Reason]:
-    """Yield nodes with little room for temporary files or for NCCL's segments."""
+    """Yield remarks on nodes with little space for temporary files or NCCL's segments."""
     full = []
     small = []
     for name, node in inventories.items():
@@ -175,7 +175,7 @@ def _limits(inventories: Inventories) -> Iterator[Reason]:
 
 
 def unequal(inventories: Inventories, models: Models) -> Iterator[Reason]:
-    """Yield one remark for each way in which nodes of a model differ from most of them."""
+    """Yield one remark for each way in which nodes differ from most nodes of their model."""
     for (_, attribute), value_by_node in _compared(inventories, models).items():
         common, count = Counter(value_by_node.values()).most_common(1)[0]
         for other, nodes in _unlike(value_by_node, common).items():
@@ -191,7 +191,7 @@ def unequal(inventories: Inventories, models: Models) -> Iterator[Reason]:
 
 
 def _compared(inventories: Inventories, models: Models) -> dict[tuple[str, str], dict[str, str]]:
-    """Return what is compared, by model and attribute: the value by node."""
+    """Return the value by node, for each model and attribute."""
     compared: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for node, inventory in inventories.items():
         model = models.get(node, "")
@@ -201,7 +201,7 @@ def _compared(inventories: Inventories, models: Models) -> dict[tuple[str, str],
 
 
 def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str]]:
-    """Return the nodes with another value than the common one, by value; together if there are many
+    """Return the nodes whose value is not `common`, by value; under one text if there are too many
     values.
     """
     unlike = defaultdict(list)
@@ -217,9 +217,7 @@ def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:
-    """Describe what must be the same on all nodes of a model, without what the node does not
-    report.
-    """
+    """Describe what must be equal on all nodes of a model, except what the node does not report."""
     values = defaultdict(list)
     for gpu in inventory.gpus:
         for attribute, value in _attributes_of(gpu).items():
@@ -236,7 +234,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
 
 
 def _attributes_of(gpu: GpuState) -> dict[str, str]:
-    """Describe one GPU; empty is what it does not report."""
+    """Describe one GPU by attribute; the text is empty if the GPU does not report it."""
     return {
         "GPU model": gpu.model,
         "GPU memory": _shown("{:.0f} GiB", (gpu.memory_mib or 0) / 1024),
@@ -251,7 +249,7 @@ def _attributes_of(gpu: GpuState) -> dict[str, str]:
 
 
 def _shown(template: str, value: float | None) -> str:
-    """Format a number; empty where it is not reported."""
+    """Format a number by the template; empty if the value is None."""
     if not value:
         return ""
     return template.format(value)
@@ -291,8 +289,9 @@ def _counted(values: Counter[str]) -> str:
 
 
 def _affinity(inventory: Inventory) -> str:
-    """Format which NUMA node has what: "node 0: 4 GPUs, 4 ports"; empty without GPUs or several
-    NUMA nodes.
+    """Format how many GPUs and ports each NUMA node has: "node 0: 4 GPUs, 4 ports".
+
+    Empty if GPUs are on fewer than two NUMA nodes.
     """
     gpus = Counter(gpu.numa for gpu in inventory.gpus if gpu.numa is not None)
     ports = Counter(port.numa for port in inventory.ports)

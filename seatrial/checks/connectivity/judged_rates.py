@@ -1,6 +1,4 @@
-"""How far the rates of TCP lie apart: the confidence in a slow node or link, and the judgement of
-its rates. Pure.
-"""
+"""Judgements of the TCP rates of slow nodes and links, compared with their peers. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,10 +11,10 @@ from seatrial.text.words import measured, quantity
 
 
 def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
-    """Judge the rates for which the check blames nodes and links, by those of their peers.
+    """Judge the rates for which the check blames nodes and links, by the rates of their peers.
 
-    `model_by_node` are the nodes that are alike. The rates and suspects are those of the check
-    itself, so that a stored run is judged in the same way.
+    `model_by_node` determines which nodes are peers. Rates and suspects come from the check itself,
+    so a stored run is judged in the same way.
     """
     rates = _Rates(once(check.measurements), model_by_node)
     if not rates.usual:
@@ -34,7 +32,7 @@ def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
 
 
 class _Rates:
-    """The rates of a check; `usual` is what nodes of the same model carry, MB/s by node."""
+    """The rates of a check; `usual` is the rate of the model of each node, in MB/s."""
 
     def __init__(self, readings: Sequence[Measurement], model_by_node: Models) -> None:
         self._model_by_node = model_by_node
@@ -49,7 +47,7 @@ class _Rates:
         self.usual = usual_by_node(self._streams, model_by_node)
 
     def of_node(self, node: str) -> list[Judgement]:
-        """Return what the node sends and receives, as far as it is slow."""
+        """Return judgements of the slow directions of a node."""
         if node not in self.usual:
             return []
         usual = self.usual[node]
@@ -57,7 +55,7 @@ class _Rates:
         return _slow(rates)
 
     def of_link(self, link: str) -> list[Judgement]:
-        """Return both directions of the link, as far as they are slow."""
+        """Return judgements of the slow directions of a link."""
         rates = []
         for m in self._of_links:
             if m.subject.name == link and m.finite:
@@ -66,7 +64,7 @@ class _Rates:
         return _slow(rates)
 
     def across_cut(self) -> list[Judgement]:
-        """Return the streams from one side of the cut to another one."""
+        """Return judgements of the streams across the cut."""
         across = slow_cut(self._streams, self._model_by_node)
         within = min(self.usual.values())
         rates = [(m, within) for m in self._of_links if _ends(m) in across]
@@ -83,8 +81,10 @@ def _ends(stream: Measurement) -> tuple[str, str]:
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
-    """Return the judgements of the rates that are slow; of the lowest one where the median of its
-    repeats is not.
+    """Return judgements of the slow rates; if the medians of repeats are not slow, of the lowest
+    rate.
+
+    Each rate comes with that of its peers.
     """
     slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
     if not slow and rates:
@@ -93,7 +93,7 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
 
 
 def _judgement(m: Measurement, peers: float) -> Judgement:
-    """Return the judgement of a rate that is slow beside what its `peers` carry."""
+    """Return the judgement of a slow rate, given that of its peers."""
     low = peers / SLOW_FACTOR
     ratio = m.value / peers
     percent_below = round(100 * (1 - ratio), 1)

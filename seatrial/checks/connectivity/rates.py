@@ -13,23 +13,23 @@ from typing import TypeVar
 from seatrial.checks.connectivity.reachability import Pair, Side, connected, link_name
 from seatrial.model.measurement import Measurement, Subject
 
-DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
-SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
+DOUBTFUL_FACTOR = 3.0  # a rate this factor below the faster half is measured again
+SLOW_FACTOR = 4.0  # a rate whose best try is this factor below the faster half is slow
 
-LEAST_LINKS = 2  # slow ones between the same sides that are one finding
-_LEAST_STREAMS = 4  # of a mode: two links, both ways
-LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
-ENOUGH = 8  # values that tell their noise
-_SIGMAS = 4.5  # how far chance goes
-_MOST_NOISE = 3.0  # on natural logs
-_MAD_TO_SIGMA = 1.4826  # of normal noise
+LEAST_LINKS = 2  # least number of slow links between the same sides that form a cut
+_LEAST_STREAMS = 4  # least streams of a mode: two links, both ways
+LEAST_NODES = 3  # with two nodes, either end may be at fault
+ENOUGH = 8  # number of values from which their noise is known
+_SIGMAS = 4.5  # distance from the median, in sigma, that chance explains
+_MOST_NOISE = 3.0  # upper limit of the noise, in natural logs
+_MAD_TO_SIGMA = 1.4826  # ratio of sigma to the median absolute deviation of normal noise
 
 
 Key = TypeVar("Key")
-# MB/s by (from, to); a stream that could not be measured is not there
+# MB/s by (from, to), without streams that could not be measured
 Streams = Mapping[Pair, float]
 Rates = dict[str, float]  # MB/s by node
-Models = Mapping[str, str]  # by node
+Models = Mapping[str, str]  # model by node
 
 
 def keep_best(best: dict[Key, float], new: Mapping[Key, float]) -> None:
@@ -59,14 +59,14 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
 
 
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
-    """Return the nodes that fall `factor` behind the others."""
+    """Return the nodes whose egress or ingress is `factor` below that of the others."""
     sends, receives = slow_ends(streams, factor)
     names = dict.fromkeys((*receives, *sends))
     return list(names)
 
 
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
-    """Return the streams that are slow though both ends do well with others."""
+    """Return the slow streams between nodes that are not slow themselves."""
     sends, receives = slow_ends(streams, factor)
     between_good = {}
     for (a, b), mb_s in streams.items():
@@ -76,7 +76,7 @@ def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, floa
 
 
 def slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
-    """Return the nodes that send slowly, and those that receive slowly."""
+    """Return the nodes that send slowly and the nodes that receive slowly, with their rates."""
     sends = egress(streams)
     receives = ingress(streams)
     nodes = sends.keys() | receives.keys()
@@ -98,11 +98,11 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _lower_mode(values: Streams) -> Streams:
-    """Return the slower rates if rates form two modes that are SLOW_FACTOR apart, and further than
-    chance explains.
+    """Return the slower rates if rates have two modes, at least SLOW_FACTOR and more than noise
+    apart; else {}.
 
-    Half of all streams may be slow, as between two halves of a cluster; that is no noise around one
-    median.
+    Half of all streams may be slow, as between two halves of a cluster, so they are no outliers of
+    one mode.
     """
     ordered = sorted((math.log(value), key) for key, value in values.items() if value > 0)
     logs = [rate for rate, _ in ordered]
@@ -120,32 +120,34 @@ def _lower_mode(values: Streams) -> Streams:
 
 
 def _widest_gap(logs: Sequence[float]) -> int:
-    """Return where the upper mode begins; 0 for too few values."""
+    """Return the index at which the upper mode begins; 0 for too few values."""
     splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
     return max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
 
 
 def _deviations(values: Sequence[float]) -> list[float]:
-    """Return how far each value is from the median."""
+    """Return the distance of each value from the median."""
     centre = median(values)
     return [abs(value - centre) for value in values]
 
 
 def _spread(deviations: Sequence[float]) -> float:
-    """Return the standard deviation of normal noise, which outliers do not move."""
+    """Return sigma of normal noise, estimated so that outliers do not affect it."""
     return _MAD_TO_SIGMA * median(deviations)
 
 
 def faster_half(rates: Collection[float]) -> float:
-    """Return the median of the faster half of one rate and more: up to three in four may be slow
-    without moving it.
+    """Return the median of the faster half, which does not move if up to three in four rates are
+    slow.
+
+    There must be at least one rate.
     """
     slower = len(rates) // 2
     return median(sorted(rates)[slower:])
 
 
 def _beyond_chance(values: Sequence[float]) -> float:
-    """Return the lowest value that chance explains among many; infinite for few."""
+    """Return the lowest value that chance explains among so many; infinite for too few values."""
     logs = [math.log(value) for value in values if value > 0]
     if len(logs) < ENOUGH:
         return math.inf
@@ -155,12 +157,11 @@ def _beyond_chance(values: Sequence[float]) -> float:
 
 
 def levelled(streams: Streams, model_by_node: Models) -> Streams:
-    """Scale the streams as if every node carried what the fastest model does: a slower model is not
-    taken for slow.
+    """Scale the streams to the fastest model, so that a slower model does not look slow.
 
-    What a model carries is the median of the faster half of its nodes, of three at least; one or
-    two nodes are compared with all, so that a slow one does not pass as slow by its model. A stream
-    is compared with the slower of its ends.
+    The rate of a model is the median of the faster half of its nodes. Models with fewer than three
+    nodes are compared with all nodes, so that a slow node is not excused by its model. A stream is
+    scaled by the slower of its ends.
     """
     if len(set(model_by_node.values())) < 2:
         return streams
@@ -174,8 +175,8 @@ def levelled(streams: Streams, model_by_node: Models) -> Streams:
 
 
 def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
-    """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few
-    nodes.
+    """Return, for each node, the rate of its model in MB/s; of all nodes if the model is unknown or
+    has too few nodes.
     """
     best = egress(streams)
     keep_best(best, ingress(streams))
@@ -202,10 +203,11 @@ def slow_cut(streams: Streams, model_by_node: Models) -> set[Pair]:
 
 
 def cut_of(streams: Streams) -> tuple[list[Side], set[Pair]]:
-    """Return the sides of a slow cut, and the slow streams across it, at least those of two links;
-    empty without a cut.
+    """Return the sides of a slow cut, and the slow streams across it; empty without a cut.
 
-    Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
+    The streams across are those of the slower mode, if there are two modes and all of that mode are
+    across; else the slow links between groups that fast streams connect. A cut has at least two
+    links.
     """
     slower = _lower_mode(streams)
     sides = _sides(streams, slower)
@@ -221,7 +223,7 @@ def cut_of(streams: Streams) -> tuple[list[Side], set[Pair]]:
 
 
 def _sides(streams: Streams, slow: Collection[Pair]) -> list[Side]:
-    """Return the groups of two and more nodes that streams which are not slow connect."""
+    """Return the groups of two or more nodes that are connected by streams not in `slow`."""
     neighbours: dict[str, set[str]] = defaultdict(set)
     for a, b in streams:
         of_a = neighbours[a]
@@ -233,14 +235,14 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[Side]:
 
 
 def _crosses(pair: Pair, sides: Sequence[Side]) -> bool:
-    """Return whether the ends of a stream are on two sides, which share no node."""
+    """Return whether the ends of a stream are on two different sides."""
     touched = [side for side in sides if not side.isdisjoint(pair)]
     return len(touched) == 2
 
 
 def measurements(streams: Streams) -> list[Measurement]:
-    """Return egress and ingress per node, which are judged among peers, and the streams, which are
-    recorded only.
+    """Return egress and ingress of each node, which are judged among peers, and the streams, which
+    are only recorded.
     """
     measured = []
     for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1)):

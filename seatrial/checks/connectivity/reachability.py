@@ -8,20 +8,20 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.text.hostlist import host_list
 
-MAX_LINKS = 3  # of one node that are named one by one
+MAX_LINKS = 3  # most links of one node that are named separately
 
 Pair = tuple[str, str]  # from, to
-Link = frozenset[str]  # its two ends
+Link = frozenset[str]  # the two ends, in any order
 Side = frozenset[str]  # nodes that reach each other
 Neighbours = Mapping[str, set[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class TriedPairs:
-    """The peers that each node tried, and the errors by (from, to); a tried pair without an error
+    """The peers that each node tried, and errors by (from, to); a tried pair without an error
     worked.
 
-    A peer need not have tried anybody itself. Every failed pair must be among the tried ones.
+    A peer need not have tried any node itself. All failed pairs must be in `peers`.
     """
 
     peers: Mapping[str, Collection[str]]
@@ -29,11 +29,11 @@ class TriedPairs:
 
     @property
     def count(self) -> int:
-        """Directed pairs that were tried: two for a link that both of its ends tried."""
+        """The number of directed pairs that were tried: two for a link that both ends tried."""
         return sum(map(len, self.peers.values()))
 
     def both_ways(self) -> dict[str, set[str]]:
-        """Return the nodes that a node tried or that tried it, for every node on either side."""
+        """Return, for each node, the nodes that it tried or that tried it."""
         links = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
@@ -42,9 +42,9 @@ class TriedPairs:
 
 
 def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
-    """Return the pairs that were tried in one of the two; what failed in either failed.
+    """Return the pairs that were tried in either; a pair that failed in one of them failed.
 
-    Each peer is listed once; of a pair that failed in both, the error is that of `other`.
+    For a pair that failed in both, the error is that of `other`.
     """
     peers = {
         name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))]
@@ -55,11 +55,10 @@ def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining
-    pairs work.
+    """The suspects to name, and the nodes to set aside so that all remaining pairs work.
 
-    `setup`: why no node is blamed, if nothing works that was tried; None else. Then all nodes but
-    the first, the head, are set aside. Empty if all pairs work.
+    `setup`: the reason if no tried pair works, so that no node is blamed; then all nodes except the
+    first, the head, are set aside. Everything is empty if all pairs work.
     """
 
     suspects: tuple[Suspect, ...] = ()
@@ -70,17 +69,16 @@ class Blame:
 def blame(tried: TriedPairs) -> Blame:
     """Explain the failed pairs of `tried` by as few causes as possible.
 
-    Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each
-    other and not the other groups: one cut between them, whichever side is at fault. Within a
-    group, a node that fails with more than half of the others is blamed itself. A pair that fails
-    though both ends reach nearly all others is a broken link: the link is blamed, and one end
-    is set aside without blame.
+    If nothing works, the set-up is to blame, not a node. If groups of two or more nodes reach each
+    other but not other groups, there is one cut between them, whichever side is at fault. Within a
+    group, a node that fails with more than half of the others is blamed. If a pair fails although
+    both ends reach nearly all others, the link is blamed, and one end is set aside without blame.
 
-    Pairs that were not tried count for nothing. Of two nodes that do not reach each other, neither
-    is blamed more than the link; the first node, the head, is kept where another one can be left
-    out.
+    Pairs that were not tried are ignored. If only two nodes fail with each other, the link is
+    blamed rather than a node. The first node, the head, is kept if another one can be left out
+    instead.
     """
-    # What failed in one direction or both is one link
+    # A link failed if one of its directions did
     failed = {frozenset(pair): error for pair, error in tried.failed.items()}
     if not failed:
         return Blame()
@@ -96,10 +94,10 @@ def blame(tried: TriedPairs) -> Blame:
     sides = connected(_working(peers, failed))
     if len(sides) < 2:
         return _greedy(failed, peers)
-    # The largest side; of sides that are equal, the one with the head
+    # Keep the largest side; among equal ones, the one with the head
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
     others = Side().union(*sides) - kept
-    # With the nodes that reach nobody: each of them is blamed by itself
+    # Nodes that reach no other are on no side: they stay here, to be blamed one by one
     left = kept.union(names) - others
     failed_there = {pair: why for pair, why in failed.items() if pair <= left}
     peers_there = {name: peers[name] & left for name in left}
@@ -112,7 +110,9 @@ def blame(tried: TriedPairs) -> Blame:
 
 
 def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
-    """Return the peers that each node reaches; a link that failed one way counts for neither."""
+    """Return the peers that each node reaches; a link that failed one way counts as failed both
+    ways.
+    """
     working = {name: set(others) for name, others in peers.items()}
     for a, b in failed:
         working[a].discard(b)
@@ -121,9 +121,9 @@ def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
 
 
 def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspect:
-    """Return the cut as a link, with the first error across it.
+    """Return the cut as a suspected link, with the first error across it.
 
-    Each node tries a sample only, so there may be no pair across it, and no error.
+    There may be no error, since each node tries only a sample of the others.
     """
     across = [error for pair, error in failed.items() if not any(map(pair.issubset, sides))]
     name, parties = cut_names(sides)
@@ -154,9 +154,7 @@ def connected(neighbours: Neighbours) -> list[Side]:
 
 
 def _reached_from(node: str, neighbours: Neighbours) -> Side:
-    """Return the node with all that it reaches, directly or through others; the node alone if it
-    reaches no other.
-    """
+    """Return all nodes that `node` reaches directly or through others, including itself."""
     side = set[str]()
     edge = {node}
     while edge:
@@ -167,9 +165,10 @@ def _reached_from(node: str, neighbours: Neighbours) -> Side:
 
 
 def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
-    """Return the name of a cut between the sides as a link, and the sides in words.
+    """Return the name of a cut as a link, and its sides in words: ("a[1-2]--a[3-4]", "a[1-2] and
+    a[3-4]").
 
-    There must be one side at least: `("a[1-2]--a[3-4]", "a[1-2] and a[3-4]")` for two.
+    There must be at least one side.
     """
     lists = [host_list(sorted(side, key=natural)) for side in sides]
     *others, last = lists
@@ -177,19 +176,19 @@ def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
 
 
 def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
-    """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
+    """Repeatedly blame and set aside the node with the most failed pairs, until no failed pair is
     left.
 
-    That a node was set aside excuses the others for their pairs with it. `peers` stays whole: a
-    node is measured by all that it tried.
+    Pairs with a node that was set aside no longer count against others. `peers` has all tried
+    peers, which determine the confidence in a node.
     """
     suspects = []
     set_aside = []
     while failed:
-        # Of equal ones the later one goes: the first node is the head, which all else runs on
+        # Among equal nodes take the last: the first one is the head, which everything else needs
         degree = Counter(name for pair in failed for name in pair)
         name = max(degree, key=lambda name: (degree[name], natural(name)))
-        own = {}  # at least one, so that this ends
+        own = {}  # never empty, so the loop ends
         others = {}
         for pair, error in failed.items():
             if name in pair:
@@ -203,10 +202,10 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
 
 
 def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) -> list[Suspect]:
-    """Return the node, or its links; more links than a person would look at are one finding.
+    """Return the node, or the links that failed; too many links to name become one suspect.
 
-    `failed` are the pairs of this node, at least one. The confidence in a node is the share of its
-    peers that it fails with.
+    `failed` are the failed links of this node, at least one. The confidence in a node is the share
+    of its peers that it fails with.
     """
     others = len(peers[name])
     count = len(failed)
@@ -229,13 +228,13 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
 
 
 def link_name(a: str, b: str) -> str:
-    """Return the same name for a link from whichever end."""
+    """Return the name of a link, whichever end comes first."""
     return "--".join(sorted((a, b), key=natural))
 
 
 def natural(name: str) -> tuple[str, int]:
-    """Return a sort key that puts node-10 after node-9: the name without the digits at its end,
-    and their number, -1 without any.
+    """Return a sort key that puts node-10 after node-9: the name without trailing digits, and their
+    number, -1 if there are none.
     """
     stem = name.rstrip("0123456789")
     number = name[len(stem) :]

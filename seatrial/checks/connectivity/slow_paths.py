@@ -1,4 +1,4 @@
-"""What slows the ways between GPUs and the network on a node, by its inventory. Pure."""
+"""What slows the paths between GPUs and the network within a node, by its inventory. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,15 +8,16 @@ from seatrial.model.reason import Reason
 from seatrial.remote.node_probe import PortState
 from seatrial.text.words import some_of
 
-_RDMA_KINDS = ("InfiniBand", "Ethernet")  # EFA has a module of its own for GPUDirect RDMA
-Ports = Sequence[tuple[str, PortState]]  # with the names that people know them by
+# Without EFA, which has a separate module for GPUDirect RDMA
+_RDMA_KINDS = ("InfiniBand", "Ethernet")
+Ports = Sequence[tuple[str, PortState]]  # ports with their names as NODE/PORT
 
 
 def slow_paths(inventories: Inventories) -> Iterator[Reason]:
-    """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or
-    RDMA.
+    """Yield remarks, one for all nodes or ports with the same reason; nodes need GPUs and RDMA
+    ports.
     """
-    redirecting = {}  # switches by node
+    redirecting = {}  # number of switches by node
     without_gpudirect = []
     ports = []
     for name, node in inventories.items():
@@ -38,8 +39,8 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
 
 
 def _slow_ports(ports: Ports) -> Iterator[Reason]:
-    """Yield what slows ports that are up: translation of addresses, strict ordering, a narrow or
-    slow PCIe link.
+    """Yield remarks on address translation, strict ordering, and narrow or slow PCIe links of
+    ports.
     """
     translated = []
     strict = []

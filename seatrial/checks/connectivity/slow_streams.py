@@ -1,4 +1,4 @@
-"""Whom slow TCP streams blame, and what people are told of them. Pure."""
+"""Suspects and remarks from slow TCP streams. Pure."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,18 +29,17 @@ from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import number, some_of
 
-_CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
+_CLEAR_MINORITY = 3  # at most one of three nodes; more are a group, not outliers
 _MOST_SHOWN = 3
-_MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
+_MOST_SURE = 0.97  # best share of right suspects in docs/error-rates.md
 
 
 def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Suspect]:
-    """Return the nodes and links that fall far behind the others, each with its rate and what the
-    faster half reaches.
+    """Return the nodes and links far slower than the others, each with its rate and that of its
+    peers.
 
-    The judge compares the nodes' rates with peers and history as well. If many nodes are slow
-    together, it is unknown which side is healthy: `divided` says so of few nodes, and the judge if
-    the groups are large enough.
+    Empty if so many nodes are slow that either group may be the healthy one. In that case `divided`
+    returns a reason for a few nodes, and the judge compares the groups if they are large enough.
     """
     level = levelled(streams, models)
     nodes = slow_nodes(level)
@@ -63,7 +62,7 @@ def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Susp
 def _node_suspects(
     nodes: Sequence[str], streams: Streams, level: Streams, usual: Rates
 ) -> Iterator[Suspect]:
-    """Yield the slow nodes, each with the slower one of its ends."""
+    """Yield the slow nodes, with the verdict of the slower direction of each."""
     fastest = max(usual.values())
     rates = _rates_of(streams, level)
     ends = (egress(level), ingress(level))
@@ -87,7 +86,7 @@ def _link_suspects(
     level: Streams,
     usual: Rates,
 ) -> Iterator[Suspect]:
-    """Yield the slow links, each with the slower one of its directions."""
+    """Yield the slow links, with the verdict of the slower direction of each."""
     fastest = max(usual.values())
     fastest_first = sorted(slow, key=lambda pair: -streams[pair])
     slowest = {link_name(*pair): pair for pair in fastest_first}
@@ -105,7 +104,7 @@ def _link_suspects(
 def _cut_suspect(
     sides: Sequence[Side], across: set[Pair], streams: Streams, level: Streams, usual: Rates
 ) -> Suspect:
-    """Return the slow cut as one link, with the best of its streams."""
+    """Return the slow cut as one link, with the best of the streams across it."""
     name, parties = cut_names(sides)
     fastest_across = max(across, key=lambda pair: level[pair])
     rate = max(streams[pair] for pair in across)
@@ -126,8 +125,8 @@ def _cut_suspect(
 
 
 def verdict_of(rate: float, usual: float) -> Verdict:
-    """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
-    be.
+    """Return the verdict of a slow rate: `fail` if it is twice as far below the usual one as it
+    must be to be slow.
     """
     if rate < usual / SLOW_FACTOR / FAIL_FACTOR:
         return Verdict.FAIL
@@ -137,10 +136,9 @@ def verdict_of(rate: float, usual: float) -> Verdict:
 def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
     """Return the share of healthy clusters in which no rate is as low by chance.
 
-    The noise is that of the rates that are not `doubted`: a rate of the posterior predictive
-    distribution, Student's t, where the noise of few peers is drawn towards the assumed one, which
-    counts as ENOUGH values (Gelman et al., "Bayesian Data Analysis", 3.3). Each rate is another
-    chance.
+    The noise is estimated from the rates not in `doubted`: the posterior predictive distribution is
+    Student's t, with the assumed noise as a prior that counts as ENOUGH values (Gelman et al.,
+    "Bayesian Data Analysis", 3.3). The number of rates is corrected for.
     """
     rate = rates[slow]
     logs = [math.log(peer) for key, peer in rates.items() if key not in doubted and peer > 0]
@@ -160,15 +158,15 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
 
 
 def _normal_deviate(t: float, freedom: int) -> float:
-    """Return the normal deviate that is as improbable as Student's t (Wallace, "Bounds on normal
-    approximations to Student's", 1959).
+    """Return the normal deviate with the same probability as Student's t (Wallace, "Bounds on
+    normal approximations to Student's", 1959).
     """
     correction = (8 * freedom + 1) / (8 * freedom + 3)
     return correction * math.sqrt(freedom * math.log1p(t**2 / freedom))
 
 
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
-    """Describe the slow direction of each slow node."""
+    """Describe the slow direction of each slow node, by name."""
     sends, receives = slow_ends(level, SLOW_FACTOR)
     described = {}
     into = ingress(streams)
@@ -188,13 +186,15 @@ def _nodes_of(streams: Streams) -> set[str]:
 
 
 def _are_many(slow: Collection[str], nodes: int) -> bool:
-    """Return whether so many nodes are slow that they are another group."""
+    """Return whether the slow nodes are too many to be outliers."""
     return len(slow) * _CLEAR_MINORITY > nodes
 
 
 def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
-    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a
-    group.
+    """Return the reason if too many nodes are slow to blame any, but too few for the judge to
+    compare groups.
+
+    Empty otherwise.
     """
     slow = slow_nodes(levelled(streams, models))
     nodes = len(_nodes_of(streams))
@@ -212,7 +212,7 @@ def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
 
 
 def summary(streams: Streams, models: Mapping[str, str] = {}) -> str:
-    """Return one line for people: the range of rates, or who falls behind it."""
+    """Return one line for people: the range of rates, or the nodes that are slower."""
     if not streams:
         return "not measured"
     level = levelled(streams, models)

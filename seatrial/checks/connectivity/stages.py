@@ -1,4 +1,6 @@
-"""Contact with every node and between them: at first, after something broke, and for repeats."""
+"""Contact nodes, and have them contact each other: at first, after something broke, and for
+repeats.
+"""
 
 import logging
 import random
@@ -39,17 +41,17 @@ from seatrial.remote.ssh import answered, fan_out, on_each
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
-# That one node tries; above, the list of peers alone is gigabytes that the control host sends
+# Most peers that one node tries; with more, the control host would send gigabytes of lists
 MAX_PEERS = 2048
-PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
+PAIRS_PER_CORE = 128  # if all nodes share one machine's cores: some seconds of work for sshd
 TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
-WITNESSES = 3  # nodes that try a login which failed for another one
-MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
-Contacts = Mapping[str, NodeConnection]  # by node name
-Peers = Mapping[str, Sequence[str]]  # whom each node tries
-Logins = dict[str, list[str]]  # whom each node logs in to
+WITNESSES = 3  # number of nodes that repeat a failed login of another node
+MAX_SECOND_LOGINS = 16  # most failed logins that are repeated
+Contacts = Mapping[str, NodeConnection]  # connections by node name
+Peers = Mapping[str, Sequence[str]]  # the peers that each node tries
+Logins = dict[str, list[str]]  # the nodes that each node logs in to
 log = logging.getLogger("seatrial.connectivity")
-# The error by peer, empty if none
+# Asks a node about peers; returns errors by peer, empty for a success
 Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, Reason]]
 
 
@@ -65,11 +67,11 @@ class Connectivity(Strict):
 
 
 def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> Peers:
-    """Return the peers that each node connects to: all others, from its own successor on, so that
-    none is flooded.
+    """Return the peers that each node connects to: all others, starting with its successor to
+    spread the load.
 
-    A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a
-    ring and random ones, which follow from `seed` (the run id), so that a run can be repeated by
+    With more than MAX_PEERS, or if all nodes share `shared_cores`, a sample: the successor in a
+    ring and random ones, which depend on `seed` (the run id) so that a run can be reproduced by
     hand.
     """
     most = MAX_PEERS
@@ -87,10 +89,9 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
 
 
 def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> Logins:
-    """Return MPI's logins: from the head to every node, and along the tree in which its daemons
-    start each other.
+    """Return the logins of MPI: from the head to every node, and along the tree of its daemons.
 
-    Where all nodes share the cores of one machine, along the tree alone. The head is the first of
+    If all nodes share the cores of one machine, along the tree only. The head is the first of
     `names`.
     """
     logins: Logins = {}
@@ -103,10 +104,11 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
 
 
 def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
-    """Return further logins to the targets of failed ones, to tell a bad node from a bad link.
+    """Return further logins to the targets of failed ones, to distinguish a bad node from a bad
+    link.
 
-    `failed` are pairs (from, to). The nodes behind the target in the order of `names`, around its
-    end, are the witnesses.
+    `failed` are pairs (from, to). The nodes that follow the target in `names`, cyclically, try the
+    login too.
     """
     logins: Logins = {}
     place = {name: index for index, name in enumerate(names)}
@@ -120,26 +122,24 @@ def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
 
 
 def settings_of(run: Run) -> Connectivity:
-    """Return the suite's section; it is part of every suite."""
+    """Return the section `connectivity` of the suite, which every suite has."""
     return run.suite.section(Connectivity) or Connectivity()
 
 
 def plan_of(run: Run, testbed: Testbed) -> Plan:
-    """Return the plan of TCP streams for the day of the run, which decides each node's partner
-    besides its neighbours.
-    """
+    """Return the plan of TCP streams for the day of the run, by which a node's partner changes."""
     return Plan(testbed.names, testbed.shared_cores is not None, run.day)
 
 
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
-    """Connect to every node with its pinned host key; blame those that do not answer.
+    """Connect to every node with its pinned host key, and blame those that do not answer.
 
-    Return the connections by node, to be closed by the caller, with those of nodes that are blamed
-    for the lack of a Python. Where no node has one, the probes are left out instead.
+    Return the connections by node, which the caller closes. Nodes without Python are blamed but
+    stay among the connections; if no node has Python, the probes are skipped instead.
     """
     testbed = findings.testbed
     shared_facts = None
-    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs are each node's own
+    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs differ between nodes
         shared_facts = SharedFacts()
     greeted = on_each(
         testbed.nodes,
@@ -173,7 +173,7 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
 
 
 def is_crowded(testbed: Testbed) -> bool:
-    """Return whether many nodes share the cores of one machine, so that nothing is tried twice."""
+    """Return whether too many nodes share the cores of one machine to repeat work on each."""
     return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
 
 
@@ -184,7 +184,7 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
     """
     testbed = findings.testbed
     nodes = testbed.nodes
-    if is_crowded(testbed):  # the others are the same machine
+    if is_crowded(testbed):  # all nodes are the same machine
         nodes = nodes[:1]
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
@@ -196,10 +196,10 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
 
 
 def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Check from inside that every node reaches its peers' sshd, then that logins work where MPI
-    logs in.
+    """Check from the nodes that each reaches the sshd of its peers, and that the logins of MPI
+    work.
     """
-    if not findings.testbed.python:  # mpirun makes the logins that it needs
+    if not findings.testbed.python:  # without Python only mpirun itself tries logins
         return
     try_reach(findings, contacts, timeout_s)
     try_logins(findings, contacts, timeout_s)
@@ -207,7 +207,7 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Check that every node reaches its peers' sshd; in a large testbed, of a sample of them."""
-    testbed = findings.testbed  # without those that did not answer
+    testbed = findings.testbed  # without nodes that did not answer
     peers = peers_to_reach(testbed.names, testbed.run_id, testbed.shared_cores)
     reach = partial(reach_peers, timeout_s=timeout_s)
     reached = _ask_nodes(findings, contacts, peers, reach)
@@ -217,10 +217,9 @@ def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 
 def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Check that logins work where MPI logs in.
+    """Check that the logins of MPI work.
 
-    Where some fail, other nodes log in to the same targets, so that more than one says whether the
-    target is bad.
+    If some fail, other nodes log in to the same targets, to show whether the target is bad.
     """
     testbed = findings.testbed
     names = testbed.names
@@ -238,10 +237,10 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
 def _ask_nodes(
     findings: Findings, contacts: Contacts, peers: Peers, question: Question
 ) -> TriedPairs:
-    """Ask nodes about their peers; a node that floods is blamed, and its answer does not count.
+    """Ask nodes about their peers, and return what was tried; blame nodes that flood their output.
 
-    Nodes and peers that are no part of the testbed any more are left out of the questions. A node
-    that does not answer has failed with all of its peers.
+    Nodes that left the testbed are neither asked nor asked about. A node that does not answer
+    counts as failed with all of its peers.
     """
     testbed = findings.testbed
     by_name = testbed.by_name
@@ -272,10 +271,7 @@ def _ask_nodes(
 
 
 def _judge(findings: Findings, tried: TriedPairs) -> None:
-    """Keep whom the failed pairs blame, or the doubt if nothing works.
-
-    The nodes that are set aside leave the testbed.
-    """
+    """Add the suspects of the failed pairs, or a doubt if nothing works, and set nodes aside."""
     blamed = blame(tried)
     if blamed.setup:
         findings.doubts.append(blamed.setup)
@@ -286,8 +282,8 @@ def _judge(findings: Findings, tried: TriedPairs) -> None:
 class RollCall:
     """The testbed without nodes that no longer answer or reach the others.
 
-    `suspects` are to blame; of the others the platform itself says why they went (preempted,
-    deleted). `problems` names all of them.
+    `suspects` are to blame; nodes that the platform took away (preempted, deleted) are not among
+    them. `problems` name all lost nodes.
     """
 
     testbed: Testbed
@@ -296,7 +292,7 @@ class RollCall:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on a loss of nodes: those taken away on purpose are no failure of the
+        """The verdict on lost nodes; nodes that the platform took away are no failure of the
         cluster.
         """
         if self.suspects:
@@ -311,10 +307,9 @@ class RollCall:
 
 
 def roll_call(run: Run, testbed: Testbed) -> RollCall:
-    """Ask every node once more, after something broke: a node or a link may have died since
-    connectivity was tried.
+    """Contact every node again after something broke, to find nodes or links that have died.
 
-    Where the nodes cannot be asked from here, all of them count as there.
+    If the nodes cannot be reached from here, all of them count as present.
     """
     findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
@@ -333,10 +328,10 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
 
 
 def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
-    """Return what is left of a testbed; nodes that the platform took away are no suspects."""
+    """Return the roll call; nodes that the platform took away are not suspects."""
     taken = excuses(findings.suspects, testbed)
     blamed = tuple(suspect for suspect in findings.suspects if suspect not in taken)
-    names_by_reason = defaultdict(list)  # a job that ends takes all of its nodes away
+    names_by_reason = defaultdict(list)  # one reason for all nodes of a job that ended
     for suspect, why in taken.items():
         names_by_reason[why].append(suspect.name)
     names = {suspect.name for suspect in taken}
@@ -352,10 +347,9 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
 def conclude_repeat(
     run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: Reason
 ) -> None:
-    """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get
-    through.
+    """Add the outcome of one repeat to `repeated`; if it broke, also the nodes that are lost.
 
-    Where nodes are gone, nothing is repeated any more.
+    If nodes are lost, no more repeats follow.
     """
     ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
     if ended_early or repeated.over:
@@ -371,7 +365,7 @@ def conclude_repeat(
 def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurement]:
     """Return the rates of the nodes whose planned pairs were all measured.
 
-    Without the best of its neighbours a healthy node looks slow.
+    Without its best neighbour, a healthy node would look slow.
     """
     lacking = {name for pair in planned if pair not in streams for name in pair}
     return [m for m in measurements(streams) if m.subject.name not in lacking]
@@ -380,10 +374,10 @@ def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurem
 def repeat_streams(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Measure the streams between each doubtful node and its first neighbours again, both ways.
+    """Repeat the streams between each doubtful node and its planned partners, both ways.
 
-    A node or link that was slow the first time alone is not blamed any more. Where nodes do not
-    answer, all are asked whether they are still there.
+    A node or link that was slow only once is no longer blamed. If nodes do not answer, a roll call
+    follows.
     """
     run = context.run
     testbed = context.testbed
@@ -403,7 +397,7 @@ def repeat_streams(
     contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:
-        """Measure the pairs of which both nodes answer, while there is time."""
+        """Measure the pairs of nodes that both answer, while there is time."""
         if left.over:
             return {}
         there = [pair for pair in pairs if contacts.keys() >= set(pair)]

@@ -15,12 +15,13 @@ from seatrial.checks.connectivity.rates import (
 )
 from seatrial.checks.connectivity.reachability import Link, Pair, link_name
 
-Batches = list[list[Pair]]  # of pairs that are measured at once
-ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
-AT_ONCE = 32  # streams above that
+Batches = list[list[Pair]]  # lists of pairs to measure at once
+# Largest number of nodes whose streams are measured one by one, as they may share cores
+ONE_BY_ONE_UP_TO = 8
+AT_ONCE = 32  # streams measured at once with more nodes
 SECOND_TRIES = 2
-_WEEK = 7  # days: runs once a week must not meet the same partner for ever
-_TURNS = 16  # of a healthy node in one try, so that it ends
+_WEEK = 7  # days: a weekly run must not have the same partner every time
+_TURNS = 16  # most repeats with one healthy node in a round, to bound the time
 
 Pairs = Sequence[Pair]
 Measure = Callable[[Pairs], Streams]
@@ -30,9 +31,9 @@ Measure = Callable[[Pairs], Streams]
 class Plan:
     """Pairs of the nodes `names`: neighbours in a ring, and a partner that changes each day.
 
-    After a day for each node, every link was measured. `day`: any count of days; None: no partner
-    in turn. Many nodes of `one_machine` have one neighbour each: all links are the same bridge, and
-    one stream after the other takes long.
+    All links are measured after as many days as there are nodes. `day` is any count of days; None:
+    no changing partner. Many nodes of `one_machine` get one neighbour each, since all links are the
+    same bridge and streams are measured one after another.
     """
 
     names: Sequence[str]
@@ -40,7 +41,7 @@ class Plan:
     day: int | None = None
 
     def meetings(self) -> Batches:
-        """Return lists of disjoint pairs."""
+        """Return lists of disjoint pairs of nodes."""
         many = len(self.names) > ONE_BY_ONE_UP_TO
         ring = _ring(self.names, every_other=self.one_machine and many)
         if self.day is None or self.one_machine:
@@ -54,15 +55,15 @@ class Plan:
         return self.split(self.meetings())
 
     def split(self, lists: Iterable[Pairs]) -> Batches:
-        """Return lists of disjoint pairs in batches that may be measured at once."""
+        """Split lists of disjoint pairs into batches that may be measured at once."""
         batches: Batches = []
         for disjoint in lists:
             batches += self.batches(disjoint)
         return batches
 
     def batches(self, pairs: Pairs) -> Batches:
-        """Return the pairs in batches that may be measured at once: on one machine they would slow
-        each other.
+        """Split disjoint pairs into batches that may be measured at once; on one machine, one pair
+        each.
         """
         size = AT_ONCE
         if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO:
@@ -70,12 +71,12 @@ class Plan:
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
-        """Return the planned links whose streams are missing in one direction or in both."""
+        """Return the planned links without a stream in one or both directions."""
         return [link_name(a, b) for a, b in _lacking(self.rounds(), streams)]
 
 
 def _lacking(batches: Iterable[Pairs], streams: Streams) -> Iterator[Pair]:
-    """Yield the pairs whose streams are missing in one direction or in both."""
+    """Yield the pairs without a stream in one or both directions."""
     for pairs in batches:
         for a, b in pairs:
             if (a, b) not in streams or (b, a) not in streams:
@@ -90,10 +91,9 @@ def _links_of(lists: Iterable[Pairs]) -> set[Link]:
 
 
 def partners(names: Sequence[str], day: int) -> list[Pair]:
-    """Return a partner for each of the nodes, as disjoint pairs; of an odd number one stays alone.
+    """Return the nodes as disjoint pairs; with an odd number, one node is left out.
 
-    The rounds of a tournament (the circle method): the last node stays in its place while the
-    others go round it.
+    Rounds of a tournament by the circle method: the last node is fixed and the others rotate.
     """
     seats = [*names]
     if len(names) % 2:
@@ -118,21 +118,22 @@ def explore(
     batches: Sequence[Pairs] | None = None,
     first: Mapping[Pair, float] = {},
 ) -> Streams:
-    """Measure the planned streams, or `batches` of them once more; then up to SECOND_TRIES more
-    streams of each node and link that looks slow, with healthy nodes.
+    """Measure the planned streams, or those of `batches`, then repeat those of slow nodes and
+    links.
 
-    `measure` takes disjoint pairs, which may run at once, and returns the streams of both
-    directions of each. The `first` streams of all nodes show which links look slow beside them.
+    Each node and link that looks slow is measured up to SECOND_TRIES more times with healthy nodes.
+    `measure` takes disjoint pairs, which may run at once, and returns the streams in both
+    directions. Links are slow relative to the `first` streams too.
     """
     if batches is None:
         batches = plan.rounds()
     streams: dict[Pair, float] = {}
     best = dict(first)
     tries: Counter[frozenset[str]] = Counter()
-    second: Counter[str] = Counter()  # by node
+    second: Counter[str] = Counter()  # number of repeats by node
 
     def try_pairs(pairs: Pairs) -> None:
-        """Measure disjoint pairs once more."""
+        """Measure disjoint pairs, and keep the best rates."""
         tries.update(frozenset(pair) for pair in pairs)
         new = measure(pairs)
         keep_best(streams, new)
@@ -141,7 +142,7 @@ def explore(
     for pairs in batches:
         try_pairs(pairs)
     lacking = list(_lacking(batches, streams))
-    for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
+    for pair in lacking[:_TURNS]:  # some may not have begun in time, as too many started at once
         try_pairs([pair])
     while True:
         tried = [name for name, times in second.items() if times >= SECOND_TRIES]
@@ -158,7 +159,7 @@ def explore(
 
 
 def _disjoint(pairs: Iterable[Pair]) -> Batches:
-    """Return the links of `pairs`, each once, in lists of which no node is in two links."""
+    """Group the links of `pairs`, each once, into lists in which no node occurs twice."""
     lists: Batches = []
     for link in dict.fromkeys(map(frozenset, pairs)):
         a, b = sorted(link)
@@ -172,9 +173,7 @@ def _disjoint(pairs: Iterable[Pair]) -> Batches:
 
 
 def _ring(names: Sequence[str], every_other: bool) -> Batches:
-    """Return the edges of the ring, all or every other one, as up to three lists of disjoint
-    ones.
-    """
+    """Return all or every other edge of the ring, as up to three lists of disjoint edges."""
     if len(names) < 2:
         return []
     following = names[1:]
@@ -184,7 +183,8 @@ def _ring(names: Sequence[str], every_other: bool) -> Batches:
     even = edges[0::2]
     odd = edges[1::2]
     last = []
-    if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
+    # In an odd ring the last edge shares a node with the first
+    if len(edges) > 1 and len(edges) % 2:
         last = [even.pop()]
     if every_other:
         return [even, last]
@@ -192,11 +192,11 @@ def _ring(names: Sequence[str], every_other: bool) -> Batches:
 
 
 def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
-    """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint
-    pairs.
+    """Pair each node that looks slow with a healthy one, preferably a new partner, in lists of
+    disjoint pairs.
 
-    A slow first try may be due to a stolen time slice or to the peer. There are several lists if
-    fewer nodes are healthy than look slow: no node is blamed untried.
+    A slow first try may be due to a stolen time slice or to the peer. With fewer healthy nodes than
+    slow ones there are several lists, so that every slow node is repeated.
     """
     slow = slow_nodes(streams, DOUBTFUL_FACTOR)
     doubtful = [name for name in slow if name not in tried]
@@ -213,7 +213,7 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
 def _with_new_partners(
     doubtful: Sequence[str], healthy: Sequence[str], streams: Streams
 ) -> list[Pair]:
-    """Pair each node with another healthy one, if possible with one that it has not met."""
+    """Pair each doubtful node with a different healthy one, if possible with a new partner."""
     left = list(healthy)
     pairs = []
     for name in doubtful:
@@ -224,10 +224,10 @@ def _with_new_partners(
 
 
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
-    """Pair each doubtful node with those that it met by the plan, in batches of disjoint pairs.
+    """Pair each doubtful node with its planned partners, in batches of disjoint pairs.
 
-    Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for
-    each `nth` time.
+    Nodes with one neighbour, or with doubtful neighbours only, get one more partner, which depends
+    on `nth`.
     """
     requested = set(doubtful)
     lists = []
@@ -235,7 +235,7 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
         lists.append([pair for pair in disjoint if requested.intersection(pair)])
     links = _links_of(lists)
     neighbours = Counter[str]()
-    trusted = set[str]()  # which have a neighbour that is not in doubt
+    trusted = set[str]()  # nodes with a neighbour that is not in doubt
     for link in links:
         neighbours.update(link)
         if not requested.issuperset(link):

@@ -1,4 +1,4 @@
-"""Nodes whose software is unlike that of the others, or does not fit together. Pure."""
+"""Nodes whose software differs from the others, or does not fit together. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,17 @@ from seatrial.text.words import some_of
 # (docs.nvidia.com/deploy/cuda-compatibility).
 _LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
-# Another model may need others; the rest must agree between all ranks
+# Packages that may differ between models; all others must agree between all ranks
 _OF_THE_HOST = frozenset({"kernel", "driver"})
-# "" is not installed, None is not known: only reported versions can differ
+# Version by package: "" if not installed, None if unknown; unknown ones are not compared
 Versions = Mapping[str, str | None]
 VersionsByNode = Mapping[str, Versions]
-Difference = tuple[Reason, float]  # and the share of nodes that have the common version
+Difference = tuple[Reason, float]  # the reason, and the share of nodes with the common version
 
 
 def old_drivers(versions: VersionsByNode) -> list[Reason]:
-    """Return one remark for the nodes whose driver is older than the CUDA of their software
-    needs.
+    """Return a remark for each driver that is too old for the CUDA version of the node's
+    software.
     """
     old = defaultdict(list)
     for node, own_versions in versions.items():
@@ -59,11 +59,11 @@ def _is_number(part: str) -> bool:
 
 
 def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Suspect]:
-    """Return the nodes whose version is not the most common; the confidence is the share of nodes
-    that have it.
+    """Return the nodes whose version is not the most common one; the confidence is the share of
+    nodes with that one.
 
-    Kernels and drivers are compared between nodes of the same model only, if `models` has it by
-    node.
+    Kernels and drivers are compared between nodes of the same model only, if `models` has the model
+    by node.
     """
     differences: dict[str, list[Difference]] = {node: [] for node in by_node}
     for package in COMPARED:
@@ -92,8 +92,8 @@ def _by_model(by_node: VersionsByNode, model_by_node: Models) -> list[VersionsBy
 
 
 def _differences(by_node: VersionsByNode, package: str) -> Iterator[tuple[str, Difference]]:
-    """Yield the nodes that differ in `package` from the commonest version, how, and how common that
-    one is.
+    """Yield each node whose version of `package` differs from the most common one, with the
+    difference.
     """
     of_package = {node: versions.get(package) for node, versions in by_node.items()}
     reported = {node: version for node, version in of_package.items() if version is not None}
@@ -116,8 +116,8 @@ def _differences(by_node: VersionsByNode, package: str) -> Iterator[tuple[str, D
 
 
 def unknown(by_node: VersionsByNode) -> list[Reason]:
-    """Return a sentence per package whose version some nodes do not report; it is not compared
-    there.
+    """Return a sentence for each package whose version some nodes do not report, so it is not
+    compared there.
     """
     reasons = []
     for package in COMPARED:

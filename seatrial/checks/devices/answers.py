@@ -40,9 +40,9 @@ ThoroughMetric = Literal[
 ]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-# That must have one result: by model, library, software and dtype
+# Key of devices that must get equal results: model, library, software and dtype
 _Work = tuple[str, str, str, str]
-# Devices that agree are not wrong alike by chance, but something of their own may be set otherwise
+# Devices do not agree on a wrong result by chance, but the odd one may be configured differently
 _CONFIDENCE = 0.95
 
 
@@ -63,7 +63,7 @@ class DeviceRate(NodeAnswer):
     samples: Annotated[tuple[Rate, ...], Field(min_length=1, max_length=1000)]
 
     def measurement(self, subject: Subject, model: str) -> Measurement:
-        """Return the median, by the device's model; what is only recorded has no better
+        """Return the median as a measurement; metrics that are only recorded have no better
         direction.
         """
         conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
@@ -104,7 +104,7 @@ class DeviceMeasurement(NodeAnswer):
         return "node" if self.device == "cpu" else "gpu"
 
     def name(self, node: str) -> str:
-        """Return the GPU's name; the node's, whose processors these are, where it has none."""
+        """Return the GPU's name as NODE/gpu-N; the node's name for processors."""
         if self.kind == "gpu":
             return f"{node}/gpu-{self.device.removeprefix('cuda:')}"
         return node
@@ -120,12 +120,10 @@ class DeviceMeasurement(NodeAnswer):
         return None
 
     def measurements(self, node: str) -> Iterator[Measurement]:
-        """Return matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were
-        asked for.
-        """
+        """Yield matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the requested rates."""
         subject = Subject(self.kind, self.name(node))
         model = {"device": self.model}
-        # Another library, another series; torch's keep their name and history
+        # Another library makes another series; torch's series keep their name and history
         if self.library != "torch":
             model["library"] = self.library
         product: Conditions = {**model, "dtype": self.dtype, "size": self.size}
@@ -149,7 +147,7 @@ DeviceMeasurements = Mapping[str, Sequence[DeviceMeasurement]]  # by node
 
 
 class DevicesAnswer(NodeAnswer):
-    """All devices of a node; none where other nodes of the same machine were measured for all of
+    """All devices of a node; empty if other nodes of the same machine used it for all of
     the time.
     """
 
@@ -168,7 +166,7 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Digested:
-    """A device, and its digest of the same work as that of the others of its group."""
+    """A device with its digest of the work that all devices of its group do."""
 
     name: str
     device: DeviceMeasurement
@@ -176,11 +174,11 @@ class _Digested:
 
 
 def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
-    """Return devices whose digests differ from the majority of like devices; and groups without a
+    """Yield devices whose digests differ from the majority of their group, and groups without a
     majority.
 
-    Only devices of one model, library and software are compared, with results of one dtype. Devices
-    known to be wrong do not count.
+    A group has the same model, library, software and dtype. Devices that are known to be wrong are
+    left out.
     """
     outvoted = defaultdict(list)
     for (_, _, _, dtype), group in _groups(measured).items():
@@ -208,7 +206,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
 
 
 def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
-    """Return devices that must compute alike."""
+    """Return the devices that must get equal results, by group."""
     groups = defaultdict[_Work, list[_Digested]](list)
     for node, devices in measured.items():
         for device in devices:
@@ -221,7 +219,9 @@ def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
 
 
 class DiskAnswer(NodeAnswer):
-    """Output of the probe; no tool if other nodes of the machine took all of the time."""
+    """Output of the disk probe; `tool` is None if other nodes of the machine took all of
+    the time.
+    """
 
     tool: Literal["fio", "python"] | None = None
     filesystem: Text = ""
@@ -264,7 +264,9 @@ def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) 
 
 
 def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
-    """Yield nodes whose disk gave no answer or a wrong one; and those that were not measured."""
+    """Yield nodes whose disk probe failed or read wrong data, and a problem for nodes that were not
+    measured.
+    """
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
             yield Problem.of(

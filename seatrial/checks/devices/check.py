@@ -49,7 +49,7 @@ from seatrial.text.words import count, number, some_of
 
 log = logging.getLogger("seatrial.devices")
 
-Answers = Mapping[str, Sequence[DeviceMeasurement] | RemoteError]  # by node
+Answers = Mapping[str, Sequence[DeviceMeasurement] | RemoteError]  # devices or error by node
 
 
 def devices(context: CheckContext) -> StepResult:
@@ -84,14 +84,17 @@ def devices(context: CheckContext) -> StepResult:
     measurements = (*_measurements(by_node), *disk_measurements(disks))
     check = concluded(PROBE, problems, passed, started, measurements)
     bad = {suspect.name.partition("/")[0] for suspect in check.suspects}
-    if len(bad) == len(context.testbed.nodes) > 1:  # every node has a fault, such as its image's
+    # A fault on every node has a common cause, such as the image
+    if len(bad) == len(context.testbed.nodes) > 1:
         check = replace(check, suspects=())
         bad = set()
     return StepResult(check, context.testbed.without(bad))
 
 
 def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
-    """Measure all nodes at once, or each a little later than the one before it."""
+    """Measure all nodes, each starting a little later than the one before if the suite has a
+    stagger.
+    """
     place = {name: nth for nth, name in enumerate(testbed.names)}
 
     def begin(node: Node) -> tuple[DeviceMeasurement, ...]:
@@ -111,7 +114,7 @@ def _measurements(by_node: DeviceMeasurements) -> list[Measurement]:
 
 
 def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
-    """Measure the disk of every node, all at once; do nothing if the suite does not ask for it."""
+    """Measure the disks of all nodes at once; return {} if the suite does not ask for it."""
     disk = section.disk
     if disk is None:
         return {}
@@ -170,7 +173,7 @@ def repeat_devices(
         log_repeat(f"devices of {some_of((node.name for node in nodes), 3)}", doubts)
 
     def again(node: Node) -> None:
-        """Measure again what was in doubt, devices or disk."""
+        """Measure the doubtful metrics of a node's devices or disk again."""
         if left.over:
             return
         doubtful = metrics[node.name]

@@ -9,16 +9,16 @@ from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import ByteSize, Strict
 
 NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
-# Metrics that take long, the field that asks for them, and its value without them
+# Metrics that take long, the field that enables them, and its value to leave them out
 _LONG = (
     ({"matmul_best"}, "dtypes", ()),
     ({"host_to_device", "device_to_host"}, "host_link", False),
     ({"peer_copy"}, "peers", False),
     ({"matmul_stress"}, "stress_s", 0.0),
 )
-_MEMORY_S = 5.0  # for the memory of one GPU
-_PEER_S = 0.1  # for a pair of GPUs, at most
-_ROUND_S = 0.05  # of the search for wrong results, of one device
+_MEMORY_S = 5.0  # seconds for the memory of one GPU
+_PEER_S = 0.1  # most seconds for a pair of GPUs
+_ROUND_S = 0.05  # seconds of a round of the search for wrong results on one device
 
 
 class Disk(Strict):

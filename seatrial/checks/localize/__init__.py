@@ -1,3 +1,3 @@
-"""Localisation in a run (step.py) and from logs that exist (logs.py); the model is
+"""Localization in a run (step.py) and from existing logs (logs.py); the model is
 seatrial/localize.
 """

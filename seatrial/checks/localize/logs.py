@@ -1,4 +1,4 @@
-"""Tests of groups from logs of nccl-tests, whichever launcher ran them."""
+"""Tests of groups of nodes, read from nccl-tests logs of any launcher."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Timing
 
-_COARSE = 0.1  # GB/s, below which the printed rate is off by 5 % and more
+_COARSE = 0.1  # GB/s; below this, the rounding of a printed rate is an error of 5 % or more
 
 
 def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
-    """Return one test for each sweep of the log that lists its devices, and for each data type and
-    operation in it.
+    """Return a test for each data type and operation of each sweep in the log that lists its
+    devices.
     """
     tests = []
     for number, sweep in enumerate(sweeps, start=1):
@@ -39,7 +39,7 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
 
 
 def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """Return the addresses of the GPUs of each host, in the order of the ranks."""
+    """Return the GPU addresses of each host, with hosts in rank order."""
     gpus = defaultdict(list)
     for device in sorted(sweep.devices, key=lambda device: device.rank):
         if device.host:
@@ -48,8 +48,8 @@ def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 
 
 def _conditions(sweep: Sweep) -> Iterable[str]:
-    """Return what else speed depends on: GPU model, dtype, operation, root, groups at once, links
-    switched off.
+    """Yield the other factors that affect speed: GPU model, dtype, reduction, root, groups,
+    disabled links.
     """
     yield from sorted({device.name for device in sweep.devices})
     if sweep.rows:
@@ -78,7 +78,7 @@ def _busbw(sweep: Sweep) -> dict[int, float]:
 
 
 def _rate(sweep: Sweep, size: int, side: Timing) -> float:
-    """Return GB/s; of a slow network by the time, since two decimals are printed."""
+    """Return GB/s, computed from the time if the printed rate is too small for its two decimals."""
     printed = side.busbw_gb_s or 0.0
     if printed >= _COARSE or not side.time_us:
         return printed

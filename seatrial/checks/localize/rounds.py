@@ -1,5 +1,5 @@
-"""Rounds in which a bad collective runs in disjoint groups of nodes, each by an mpirun of its own,
-beside each other.
+"""Rounds in which a bad collective runs in disjoint groups of nodes at once, an mpirun for each
+group.
 """
 
 import logging
@@ -25,13 +25,13 @@ from seatrial.remote.ssh import in_parallel
 log = logging.getLogger("seatrial.localize")
 
 LOCALIZE = "localize"
-_LEAST_TIMEOUT_S = 30.0  # of a test
+_LEAST_TIMEOUT_S = 30.0  # least timeout of a test
 
 Labelled = tuple[str, Group]
 
 
 def budget_spent(run: Run, rounds: int) -> Reason:
-    """Return the reason that no time was left for more rounds."""
+    """Return the reason for no further rounds: the time is spent."""
     budget = f"{run.suite.budget_s:g}"
     return Reason.of("localize-budget-spent", rounds=rounds, budget_s=budget)
 
@@ -39,8 +39,9 @@ def budget_spent(run: Run, rounds: int) -> Reason:
 class Rounds:
     """Rounds of the `sweep` on `testbed`, which shrinks as nodes die.
 
-    `state` has the tests so far and what they say. No round begins after `until`, of
-    time.monotonic. Suspects and problems are of nodes that die, flood their output or break a test.
+    `state` has the tests so far and their localization. No round begins after `until`
+    (time.monotonic). Suspects and problems are nodes that died, flooded their output or broke a
+    test.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Rounds:
         self.state: State = start(testbed.names, gpus, testbed.groups)
 
     def run(self) -> None:
-        """Run rounds until it is settled, or one more as long as the last would end after the time
-        limit.
+        """Run rounds until settled, or until another round as long as the last would exceed the
+        time limit.
         """
         last_s = 0.0
         while groups := plan(self.state, Budget()):
@@ -78,7 +79,7 @@ class Rounds:
             )
 
     def _round(self, groups: Sequence[Group]) -> None:
-        """Test the groups beside each other, without those of nodes that died meanwhile."""
+        """Test the groups at once, without nodes that have died."""
         labelled = self._labelled(groups)
         node_counts = [len(group.nodes) for group in groups]
         parallel = at_once(self.testbed, node_counts)
@@ -93,7 +94,7 @@ class Rounds:
         self.state = update(state, new)
 
     def _labelled(self, groups: Sequence[Group]) -> list[Labelled]:
-        """Name each group by its round and its place in it."""
+        """Return the groups with labels: LOCALIZE-ROUND-NUMBER."""
         number = self.state.rounds + 1
         labelled = []
         for n, group in enumerate(groups, 1):
@@ -104,7 +105,7 @@ class Rounds:
     def _tests_of(
         self, labelled: Sequence[Labelled], outcomes: Sequence[SweepOutcome]
     ) -> list[GroupTest]:
-        """Return the outcomes as tests of their groups, without those that say nothing."""
+        """Return the outcomes as tests of their groups, without outcomes that show nothing."""
         sizes = self.sweep.sizes.sizes()
         tests = []
         for (label, group), outcome in zip(labelled, outcomes, strict=True):
@@ -115,7 +116,7 @@ class Rounds:
         return tests
 
     def _test(self, labelled: Labelled) -> SweepOutcome:
-        """Run the sweep in one group, for half of the time that is left at most."""
+        """Run the sweep in one group."""
         label, group = labelled
         timeout = {"timeout_s": self._timeout_s()}
         settings = self._section.model_copy(update=timeout)
@@ -124,14 +125,14 @@ class Rounds:
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _timeout_s(self) -> float:
-        """Return half of the time that is left, as far as the suite allows it."""
+        """Return half of the remaining time, limited by the suite's timeout."""
         left_s = max(0.0, self._until - time.monotonic())
         half_s = max(_LEAST_TIMEOUT_S, left_s / 2)
         return min(self._section.timeout_s, half_s)
 
     def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
-        """Take out nodes that died or flood their output, and blame them; blame those whose ranks
-        broke a test, too.
+        """Remove nodes that died or flood their output, and return them; blame these and nodes
+        whose ranks broke a test.
         """
         present = roll_call(self._run, self.testbed)
         self._suspects += present.suspects
@@ -151,7 +152,7 @@ class Rounds:
         return before.difference(self.testbed.names)
 
     def check(self, fault: Verdict) -> Check:
-        """Return the check: as bad as the collectives where a part is named, else inconclusive."""
+        """Return the check, with the verdict `fault` if a part is named, else inconclusive."""
         localization = self.state.localization
         verdict = Verdict.INCONCLUSIVE
         is_found = any(finding.named for finding in localization.findings)
@@ -162,7 +163,7 @@ class Rounds:
         return Check(LOCALIZE, verdict, self._reason(), suspects=suspects)
 
     def _reason(self) -> Reason:
-        """Return what went wrong, what was found, and whether more was not in time."""
+        """Return the problems, the result of the localization, and whether time ran out."""
         rounds = self.state.rounds
         reasons = list(self._problems)
         if self.state.tests:
@@ -175,7 +176,7 @@ class Rounds:
 
 
 def _surest(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """Return each suspect once, as sure as it is at most."""
+    """Return each suspect once, with its highest confidence."""
     surest = {}
     for suspect in sorted(suspects, key=lambda suspect: suspect.confidence):
         surest[suspect.kind, suspect.name] = suspect
@@ -194,9 +195,7 @@ def _without_nodes(tests: Iterable[GroupTest], gone: Set[str]) -> list[GroupTest
 
 
 def _gpus(testbed: Testbed) -> tuple[str, ...]:
-    """Return the GPUs that every node has, to be tested by themselves too; none where they cannot
-    be chosen.
-    """
+    """Return the GPUs that every node has, if they can be tested alone; else ()."""
     if testbed.launcher:
         return ()
     numbers = set[int]()
@@ -209,10 +208,9 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
 
 
 def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
-    """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that
-    ROCm obeys as well.
+    """Return the testbed with a rank for each GPU of `gpus` only; unchanged if these are all.
 
-    Without the variable a rank is bound to a GPU by its local number.
+    CUDA_VISIBLE_DEVICES selects them, which ROCm obeys too; ranks take GPUs by their local number.
     """
     if len(gpus) == len(every):
         return part
@@ -227,7 +225,9 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
 
 
 def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
-    """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
+    """Return GB/s by message bytes: empty for a failed test, None for an outcome that shows
+    nothing.
+    """
     if outcome.verdict is Verdict.CORRUPT:
         return {}
     rates = _out_of_place(outcome.measurements)
@@ -239,7 +239,7 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
 
 
 def _out_of_place(measurements: Iterable[Measurement]) -> dict[int, float]:
-    """Return the busbw of each size, by message bytes."""
+    """Return the out-of-place busbw by message bytes."""
     rates = {}
     for m in measurements:
         if m.metric != "busbw":

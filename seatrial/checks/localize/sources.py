@@ -1,5 +1,5 @@
-"""Tests of pairs and groups from files of any kind: nccl-tests output, perftest of pairs, tables,
-and folders.
+"""Tests of pairs and groups from files: nccl-tests output, perftest output of pairs, and tables;
+folders too.
 """
 
 import re
@@ -20,15 +20,15 @@ from seatrial.text.printable import printable
 _SUFFIXES = (".log", ".txt", ".out", ".json", ".jsonl", ".csv", ".tsv")
 _MOST_FILES = 20_000
 _MOST_CHARACTERS = 256 << 20
-# The names of two nodes in the name of a file, the surest first
+# Separators of two node names in a file name, the least ambiguous first
 _BETWEEN = re.compile(r"--|__|_to_|_vs_|_")
 _RDMA = "rdma_bandwidth"
 
 
 def files_of(path: str) -> list[str]:
-    """Return the files of a folder and its folders, else the path itself.
+    """Return the files in a folder and its subfolders, or the path itself.
 
-    Raises InputError for none and for too many.
+    Raises InputError if there are none or too many.
     """
     if path == "-" or not Path(path).is_dir():
         return [path]
@@ -43,9 +43,9 @@ def files_of(path: str) -> list[str]:
 
 
 def tests_of_file(path: str) -> list[GroupTest]:
-    """Return the tests of a file; none where it has no output that is known.
+    """Return the tests in a file; empty if its format is unknown.
 
-    Raises InputError for one that is no file.
+    Raises InputError if the path is not a file.
     """
     name = Path(path).name
     with open_log(path) as stream:
@@ -67,9 +67,7 @@ def tests_of_stream(stream: TextIOBase, name: str) -> list[GroupTest]:
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:
-    """Return the bandwidth that perftest measured between the two nodes that the file is named
-    after.
-    """
+    """Return the bandwidths that perftest measured between the two nodes in the file's name."""
     try:
         parts = read_file(path, name)
     except NothingFoundError:
@@ -93,7 +91,9 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
 
 
 def pair_in(stem: str) -> tuple[str, str] | None:
-    """Return the two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
+    """Return the two nodes in a file's name: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`; None if there
+    are none.
+    """
     for match in _BETWEEN.finditer(stem):
         ends = stem.split(match[0])
         if len(ends) == 2 and all(ends) and ends[0] != ends[1]:

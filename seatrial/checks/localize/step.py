@@ -1,10 +1,8 @@
-"""Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow
-or fail.
+"""Step `localize` of a run: find the part that has become slow, or makes a collective slow or fail.
 
-First the numbers of single nodes are measured again, which takes seconds and names a node that has
-slowed; TCP streams only where no collective is bad but no history would show it. Then a bad
-collective runs in rounds of disjoint groups of nodes, each by an mpirun of its own, beside each
-other.
+First the measurements of single nodes are repeated, which takes seconds and names a node that has
+become slow; if no collective is bad, only TCP streams are. Then a bad collective runs in rounds of
+disjoint groups of nodes at once, an mpirun for each group.
 """
 
 import time
@@ -30,27 +28,31 @@ from seatrial.model.setup import NETWORK
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
 
-_LEAST_NODES = 3  # of two, neither can be told from their link
-_ALONE = (CONNECTIVITY.name, COLLECTIVES.name, DEVICES.name)  # the quickest first
-_ALONE_SHARE = 0.25  # of the time
+_LEAST_NODES = 3  # with two nodes, a node cannot be distinguished from the link
+# Checks of single nodes, the quickest first
+_ALONE = (CONNECTIVITY.name, COLLECTIVES.name, DEVICES.name)
+_ALONE_SHARE = 0.25  # share of the time for repeats of single nodes
 
-RepeatDoubts = Callable[[Doubts, float], Mapping[str, Repeated]]  # until when, time.monotonic
+# Repeats doubts until a time (time.monotonic)
+RepeatDoubts = Callable[[Doubts, float], Mapping[str, Repeated]]
 Judge = Callable[[Sequence[Check], RepeatDoubts | None, float], list[Check]]
 
 
 @dataclass(frozen=True, slots=True)
 class Localized:
-    """The check `localize` with the nodes that are left, and the `localization` of run.json."""
+    """The check `localize` with the remaining nodes, and the `localization` of run.json."""
 
     step: StepResult
     document: Mapping[str, Any]
 
 
 def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
-    """Return whether a node has slowed, or a collective is or may be slow and no part is
-    suspected.
+    """Return whether a node has become slow, or a collective may be slow and no part is a sure
+    suspect.
+
+    There must be at least `_LEAST_NODES` nodes.
     """
-    # Taken nodes are not kept for that long
+    # Nodes that were borrowed from a cluster at work are not kept for that long
     if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:
         return False
     if _has_slowed(context):
@@ -66,15 +68,13 @@ def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
 
 
 def _has_slowed(context: CheckContext) -> bool:
-    """Return whether a node has slowed after its first streams."""
+    """Return whether a node has become slow since its first streams."""
     findings = context.recall(Findings)
     return findings is not None and bool(findings.slowed)
 
 
 def _shows_half(check: Check) -> bool:
-    """Return whether a loss of half of a collective's rate would be below what is expected of
-    it.
-    """
+    """Return whether the expected range of a collective excludes half of its measured rate."""
     for judgement in check.judgements:
         if judgement.measurement.metric == "busbw_plateau":
             low = judgement.expected.low
@@ -86,10 +86,10 @@ def _shows_half(check: Check) -> bool:
 def localize_run(
     context: CheckContext, checks: Sequence[Check], judge: Judge, until: float
 ) -> Localized | None:
-    """Name what has slowed since, or the part that makes the collectives of `checks` bad; None
-    where neither is.
+    """Find what has become slow, or the part that makes a collective of `checks` bad; None if
+    neither is so.
 
-    No round begins after `until`, of time.monotonic.
+    No round begins after `until` (time.monotonic).
     """
     started = time.monotonic()
     bad = _bad_collectives(checks)
@@ -131,7 +131,7 @@ def _bad_collectives(checks: Sequence[Check]) -> Check | None:
 
 
 def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) -> Localized:
-    """Run rounds of groups by the sweep of the check that is bad."""
+    """Run rounds of the first bad sweep of the check."""
     section = context.section(Collectives)
     planned = planned_sweeps(context.testbed, section)
     sweep = _bad_sweep(bad, planned)
@@ -145,8 +145,9 @@ def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) 
 
 
 def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
-    """Return the first sweep over all nodes that was bad or has no number, at the sizes of its
-    plateau.
+    """Return the first sweep over all nodes that was bad or not measured.
+
+    It is limited to the sizes of its plateau.
     """
     bad = {sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
     measured = {sweep_of(m) for m in check.measurements}
@@ -167,8 +168,8 @@ def _at_plateau(sweep: PlannedSweep) -> PlannedSweep:
 def _measured_again(
     context: CheckContext, checks: Sequence[Check], names: Sequence[str], judge: Judge, until: float
 ) -> list[Check]:
-    """Repeat the numbers of single nodes in the checks `names`, and judge them without the first
-    readings.
+    """Repeat the measurements of single nodes in the checks `names`, and judge the repeats
+    alone.
     """
     repeat = partial(repeat_checks, _as_at_first(context))
     by_name = {check.name: check for check in checks}
@@ -182,14 +183,14 @@ def _measured_again(
     for name, again in repeated.items():
         if again.check and again.check.suspects and not again.over:
             slow[name] = doubts[name]
-    # A machine that was busy for a moment is no fault
+    # Repeat slow ones once more, as a machine may be busy for a moment
     repeated |= repeat(slow, until)
     fresh_checks = []
     for name, again in repeated.items():
         doubted = {doubt.measurement.series() for doubt in doubts[name]}
         measured = {m.series() for m in again.measurements}
         if not doubted <= measured:
-            # Time was over: without its best neighbour a healthy node looks slow
+            # Time ran out: without its best neighbour, a healthy node would look slow
             again.check = None
         first = Check(name=name, verdict=Verdict.PASS, reason=Reason())
         fresh_checks.append(again.added_to(first))
@@ -197,7 +198,7 @@ def _measured_again(
 
 
 def _as_at_first(context: CheckContext) -> CheckContext:
-    """Return the context as if nothing was measured yet."""
+    """Return the context with empty findings, as before any measurement."""
     earlier = context.recall(Findings)
     fresh = Findings(context.testbed)
     if earlier:
@@ -206,7 +207,7 @@ def _as_at_first(context: CheckContext) -> CheckContext:
 
 
 def _doubts(check: Check) -> list[Doubt]:
-    """Return one doubt for each series of a node or GPU in which more or less is better."""
+    """Return a doubt for each series of a node or GPU that has a better direction."""
     measured = {}
     for m in check.measurements:
         if m.better and m.subject.kind in ("node", "gpu"):

@@ -1,4 +1,4 @@
-"""Tests of pairs from a CSV or JSON file that some other tool wrote:
+"""Tests of pairs from a CSV or JSON file of another tool:
 `node_a,node_b,gb_s[,operation][,size][,gpus]`.
 """
 
@@ -21,14 +21,14 @@ _COLUMNS = ("node_a", "node_b", "gb_s")
 _FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
 _SEPARATORS = (",", ";", "\t")
-_BEFORE = "\ufeff \t\r\n"  # what may stand before the table
+_BEFORE = "\ufeff \t\r\n"  # characters that may precede the table
 _MOST_ROWS = 1_000_000
 _LONGEST = 253
 _HIGHEST_GB_S = 1e6
 
 
 def looks_like_pairs(head: str) -> bool:
-    """Return whether a file begins as a table of pairs does."""
+    """Return whether the beginning of a file is that of a table of pairs."""
     start = head.lstrip(_BEFORE)
     first, _, _ = start.partition("\n")
     names_node = "node_a" in first.lower()
@@ -39,10 +39,10 @@ def looks_like_pairs(head: str) -> bool:
 
 
 def tests_of_table(name: str, text: str) -> list[GroupTest]:
-    """Return the tests of a table; sizes of the same pair, operation and GPUs that follow each
-    other are one test.
+    """Return the tests of a table; consecutive sizes of the same pair, operation and GPUs make one
+    test.
 
-    Raises InputError, which names row and field.
+    Raises InputError with row and field.
     """
     tests: list[GroupTest] = []
     for number, row in enumerate(_rows(name, text), start=1):
@@ -58,7 +58,7 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
 
 
 def _rows(name: str, text: str) -> Iterator[TableRow]:
-    """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
+    """Yield the rows of CSV or JSON, with lower-case column names."""
     text = text.lstrip(_BEFORE)
     if text[:1] in ("[", "{"):
         document = text.rstrip()
@@ -78,12 +78,14 @@ def _rows(name: str, text: str) -> Iterator[TableRow]:
 
 
 def _separator(header: str) -> str:
-    """Return what stands between the columns: a comma, a semicolon or a tab."""
+    """Return the separator of the columns: a comma, a semicolon or a tab."""
     return max(_SEPARATORS, key=header.count)
 
 
 def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
-    """Yield the pairs of a list, of an object that has one, or of a file with one on each line."""
+    """Yield the pairs in a JSON list, in an object with such a list, or in a file with an object
+    per line.
+    """
     first, _, others = text.partition("\n")
     is_one_object = first.rstrip().endswith("}")
     if is_one_object and others:
@@ -108,7 +110,7 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
 
 
 def _check_header(name: str, fields: Sequence[str]) -> None:
-    """Raise for a field that is unknown, and for one that is missing."""
+    """Raise InputError for an unknown or a missing field."""
     for field in fields:
         if field not in _FIELDS:
             shown = field[:100]
@@ -153,7 +155,7 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 
 def _rate(name: str, row: TableRow) -> float:
-    """Return GB/s; 0 for a test that failed."""
+    """Return GB/s; 0 for a failed test."""
     text = str(row.get("gb_s")).strip()
     if text.lower() in _FAILED:
         return 0.0
@@ -170,7 +172,7 @@ def _rate(name: str, row: TableRow) -> float:
 
 
 def _size(name: str, row: TableRow) -> int:
-    """Return bytes; 1 where the table has no sizes."""
+    """Return message bytes; 1 if the table has no sizes."""
     text = str(row.get("size") or "").strip()
     if not text:
         return 1
@@ -181,9 +183,9 @@ def _size(name: str, row: TableRow) -> int:
 
 
 def _gpus(text: str) -> tuple[Addresses, str]:
-    """Return the addresses of both ends, and a condition that like tests share.
+    """Return the GPU addresses of both ends, and a condition that like tests share.
 
-    `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.
+    `9d c3` and `9d c3 | 1b 43` are addresses; a single number is the count of GPUs that took part.
     """
     ends = [tuple(sorted(end.split())[:64]) for end in text.lower().split("|")[:2]]
     if not any(ends):
@@ -195,7 +197,7 @@ def _gpus(text: str) -> tuple[Addresses, str]:
 
 
 def _continues(before: GroupTest, test: GroupTest) -> bool:
-    """Return whether a test is of the same GPUs as the one before, and of other sizes."""
+    """Return whether the test has the same nodes and GPUs as the one before, but other sizes."""
     if before.failed or test.failed:
         return False
     return (

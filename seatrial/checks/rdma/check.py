@@ -1,10 +1,9 @@
-"""The check `rdma`: what perftest measures between pairs of nodes, on every rail alone and on all
-rails at once.
+"""The check `rdma`: perftest between pairs of nodes, on every rail alone and on all rails at once.
 
 In a round each node has one partner, and all pairs are tested at once, so that the switches between
-them are at work too; nodes of one machine take turns. Numbers are those of links by rail, `out`
-from the node that the link names first and `in` to it. Port counters of before and after are those
-of the inventory.
+them carry load too; nodes of one machine take turns. Results are measurements of links by rail:
+`out` from the first node in the link's name, `in` to it. Port counters before and after come from
+the inventory.
 """
 
 import logging
@@ -65,30 +64,28 @@ log = logging.getLogger("seatrial.rdma")
 
 _NAME = "rdma"
 _REMEDY = "install package perftest, or name its `folder`"
-_NOT_FOUND = 127  # the status of a program that is not there
-_SPARE_S = 10.0  # besides the programs' own time
+_NOT_FOUND = 127  # exit status of a missing program
+_SPARE_S = 10.0  # seconds in addition to the run time of the programs
 _MOST_PROGRAMS = 64
 _MOST_REASONS = 4
 
 
 class Ended(NodeAnswer):
-    """How one program ended; the status is None where its time was over."""
+    """The end of one program; the status is None if it was ended at the time limit."""
 
     status: int | None = Field(ge=-255, le=255)
     output: Annotated[str, Field(max_length=4096)]
 
 
 class AllEnded(NodeAnswer):
-    """How the programs of the request `id` ended."""
+    """The ends of the programs of the request `id`."""
 
     id: int
     ended: list[Ended] = Field(max_length=_MOST_PROGRAMS)
 
 
 class Listening(NodeAnswer):
-    """Whether something listens on all ports of the request `id`; if not, its programs have
-    ended.
-    """
+    """Whether all ports of the request `id` are listened on; if not, its programs have ended."""
 
     id: int
     listening: bool
@@ -102,13 +99,13 @@ class _Outcome:
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, other: "_Outcome") -> None:
-        """Add what another test found."""
+        """Add the outcome of another test."""
         self.measurements += other.measurements
         self.problems += other.problems
 
 
 def rdma(context: CheckContext) -> StepResult:
-    """Test the pairs of some rounds.
+    """Run the rounds of pairs of the suite.
 
     Raises MissingError if a node has no perftest, or no node has an RDMA device.
     """
@@ -128,7 +125,9 @@ def rdma(context: CheckContext) -> StepResult:
 
 
 def _rounds(testbed: Testbed, section: Rdma, day: int) -> Iterator[list[Pair]]:
-    """Yield disjoint pairs, other ones each day; one at a time where nodes share a machine."""
+    """Yield lists of disjoint pairs, different each day; one pair at a time if nodes share a
+    machine.
+    """
     names = testbed.names
     rounds = min(section.rounds, most_rounds(len(names)))
     for turn in range(rounds):
@@ -156,7 +155,7 @@ class _Trial:
     def _options(self) -> frozenset[str]:
         """Return the options that perftest has on all nodes.
 
-        Raises MissingError if it is not on each.
+        Raises MissingError if a node lacks it.
         """
         section = self.section
         prefix = f"{section.folder}/" if section.folder else ""
@@ -167,7 +166,7 @@ class _Trial:
         }
 
         def ask(node: Node) -> list[Ended]:
-            """Run all programs for their help."""
+            """Run all programs with --help."""
             with ExitStack() as opened:
                 probe = self._probe(node, opened)
                 return probe.ask(request, AllEnded, section.timeout_s + _SPARE_S).ended
@@ -193,9 +192,9 @@ class _Trial:
         return frozenset.intersection(*map(options_in, texts))
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-        """Return the devices of most nodes, and what nodes lack of them.
+        """Return the RDMA devices that most nodes have, and a problem for each node that lacks one.
 
-        Raises MissingError if there are none.
+        Raises MissingError if there are no such devices.
         """
         if self.section.devices:
             return self.section.devices, ()
@@ -218,7 +217,9 @@ class _Trial:
         return devices, tuple(problems)
 
     def _rail(self, device: str, place: int) -> Rail:
-        """Return a rail with the GPU beside the device, if every node has one."""
+        """Return the rail of a device, with the GPU next to it on each node if every node
+        has one.
+        """
         gpu_by_node = {}
         for name in self.testbed.names:
             gpu = gpu_beside(self._inventories.get(name), device, place)
@@ -234,7 +235,7 @@ class _Trial:
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
     def run(self, pairs: Sequence[Pair]) -> _Outcome:
-        """Return all tests of pairs that are disjoint, each test of all pairs at once."""
+        """Run all tests on disjoint pairs, each test on all pairs at once."""
         outcome = _Outcome()
         with ExitStack() as opened:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
@@ -255,7 +256,7 @@ class _Trial:
         return outcome
 
     def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
-        """Return one test of one pair: the server first, then the client."""
+        """Run one test of one pair: start the server, then the client."""
         client, server = pair
         if test.way == "in":
             server, client = pair
@@ -293,7 +294,7 @@ class _Trial:
         return outcome
 
     def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
-        """Return the rail whose program gave up, and the last line it printed."""
+        """Return the device whose program failed first, and its message."""
         silent = "the program does not listen"
         for rail, end in zip(test.rails, ended, strict=False):
             if end.status:
@@ -301,9 +302,7 @@ class _Trial:
         return test.rails[0].device, silent
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> _Outcome:
-        """Return the numbers of one rail, with the rail and the direction as conditions; and what
-        went wrong there.
-        """
+        """Return the result of one rail as a measurement, or the problem."""
         at_client, at_server = ended
         own = read_perftest(_lines(at_client))
         of_server = read_perftest(_lines(at_server))
@@ -328,14 +327,12 @@ class _Trial:
 
 
 def _lines(end: Ended) -> list[str]:
-    """Return what a program printed as lines without tabs."""
+    """Return the output of a program as lines without tabs."""
     return [printable(line.expandtabs()) for line in end.output.splitlines()]
 
 
 def _message(ended: Sequence[Ended]) -> str:
-    """Return perftest's message of an error, else the last line that one of the programs
-    printed.
-    """
+    """Return the first error message of perftest, else the last line that a program printed."""
     errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
     last = (line for each in ended for line in reversed(_lines(each)) if line.strip())
     return next(errors, "") or next(last, "").strip()
@@ -358,7 +355,7 @@ def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
-    """Log the lowest and the highest number of a test."""
+    """Log the lowest and highest value of a test."""
     values = [m.value for m in outcome.measurements]
     if values:
         unit = outcome.measurements[0].unit
@@ -377,7 +374,7 @@ def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
 def repeat_rdma(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Test the pairs in doubt once more."""
+    """Repeat the tests of doubtful pairs."""
     log_repeat(_NAME, doubts)
     trial = _Trial(context, context.section(Rdma))
     for pair in dict.fromkeys(doubt.measurement.subject.nodes for doubt in doubts):

@@ -15,15 +15,16 @@ from seatrial.remote.node_probe import Inventory
 
 Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 ProgramName = Literal["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat"]
-Way = Literal["out", "in", "both"]  # from the first node of a pair, to it, both at once
-NETWORK = "network"  # the kind of ports without RDMA
+# From the first node of a pair, to the first node, or both at once
+Way = Literal["out", "in", "both"]
+NETWORK = "network"  # kind of a port without RDMA
 
 _LATENCY_BYTES = 2
 _LATENCY_ROUNDS = 1000
-_VALIDATED = ("ib_write_bw", "ib_read_bw")  # perftest compares what arrives in these alone
+_VALIDATED = ("ib_write_bw", "ib_read_bw")  # the only programs with --data_validation
 _OPTION = re.compile(r"--(use_cuda_dmabuf|use_cuda|use_rocm|data_validation|report_gbits)\b")
-_MOST_MARGIN_S = 2  # perftest's own, of which it needs two in the duration
-_START_S = 3.0  # of a test, until data flow
+_MOST_MARGIN_S = 2  # perftest's default for -f, which must fit twice into the duration
+_START_S = 3.0  # seconds until a test transfers data
 
 
 class Rdma(Strict):
@@ -64,7 +65,7 @@ class Rail:
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """One program over some rails at once."""
+    """One program that runs over some rails at once."""
 
     program: ProgramName
     rails: tuple[Rail, ...]
@@ -76,8 +77,8 @@ class PairTest:
 
 
 def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
-    """Return the tests of a pair: each rail alone, then all of them, which shows what they share in
-    a node.
+    """Yield the tests of a pair: each rail alone, then all rails at once, which shows shared
+    bottlenecks in a node.
     """
     groups = [(rail,) for rail in rails] + ([tuple(rails)] if len(rails) > 1 else [])
     for program in section.programs:
@@ -91,12 +92,12 @@ def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
 
 
 def options_in(help_text: str) -> frozenset[str]:
-    """Return the options in which builds of perftest differ, of those in its help."""
+    """Return the options in the help text that not all builds of perftest have."""
     return frozenset(_OPTION.findall(help_text))
 
 
 def memory_of(known: Set[str], rail: Rail) -> str:
-    """Return where messages are: `cuda`, `rocm` or `host`."""
+    """Return where message buffers are: `cuda`, `rocm` or `host`."""
     if not rail.gpu_by_node:
         return "host"
     return next((kind for kind in ("cuda", "rocm") if f"use_{kind}" in known), "host")
@@ -105,10 +106,10 @@ def memory_of(known: Set[str], rail: Rail) -> str:
 def command_line(
     section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str
 ) -> list[str]:
-    """Return the command of one end of a test over one rail; the client's has the address of the
-    server.
+    """Return the command of one end of a test on one rail; `server` is the server's address for the
+    client, else "".
 
-    `known` are the options that perftest has on both nodes: what differs between its ends fails.
+    `known` are the options that perftest has on all nodes, since both ends must use the same ones.
     """
     words = [
         f"{section.folder}/{test.program}" if section.folder else test.program,
@@ -159,8 +160,10 @@ def rdma_devices(inventory: Inventory) -> dict[str, float]:
 
 
 def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | None:
-    """Return the number of a GPU on the device's processor socket, another one for each device;
+    """Return the number of a GPU on the device's CPU socket, different for each device if possible;
     None without GPUs.
+
+    `place` is the index of the device.
     """
     if inventory is None or not inventory.gpus:
         return None
@@ -177,16 +180,16 @@ def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | No
 
 
 def most_rounds(nodes: int) -> int:
-    """Return after how many rounds each node has met all others; of an odd number one stays alone
-    in each.
+    """Return the number of rounds in which each node meets all others; with an odd number one node
+    pauses in each.
     """
     return max(nodes - 1 + nodes % 2, 1)
 
 
 def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
-    """Plan the rounds, one after the other.
+    """Plan the rounds, one after another.
 
-    How many rails there are is known on the nodes alone, so one for each rank is assumed.
+    If the suite does not name the devices, one rail for each rank is assumed.
     """
     rails = len(section.devices) or nodes.slots
     assumed = [Rail(str(number), section.port + number, {}) for number in range(rails)]

@@ -1,9 +1,9 @@
-"""The check `storage`: do nodes agree on what they read from a shared file system or object store,
-and how fast is it?
+"""The check `storage`: do nodes see the same data in a shared file system or object store, and how
+fast is it?
 
-All nodes begin each measurement together. The rates of single nodes are those with all nodes at
-once; the subject cluster has their sum, by how many nodes take part (1, 2, 4, ...). Limits come
-from history and peers.
+All nodes begin each measurement together. Rates of single nodes are measured with all nodes at
+once; the cluster's are their sums, by the number of nodes that take part (1, 2, 4, ...). Limits
+come from history and peers.
 """
 
 import logging
@@ -51,15 +51,15 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import count, file_size, number, some_of
 
-Request = dict[str, object]  # to the probe of a node
+Request = dict[str, object]  # request to the probe of a node
 log = logging.getLogger("seatrial.storage")
 
 _NAME = "storage"
-_VISIBLE_S = 1.0  # as ai-cloud-validation asks of shared file systems
-_SHARE = 10  # the part of what is free that all files together may take: others need the rest
-_LEAST_BYTES = 8 << 20  # of one stream
-_MOST_STREAMS = 64  # of a node
-_NOTES = 2  # a new file, and the same one with other content
+_VISIBLE_S = 1.0  # limit that ai-cloud-validation sets for shared file systems
+_SHARE = 10  # all files together use at most 1 / _SHARE of the free space
+_LEAST_BYTES = 8 << 20  # least bytes of one stream
+_MOST_STREAMS = 64  # most streams of a node
+_NOTES = 2  # a new file, then the same file with new content
 _FULL = ("No space left", "quota exceeded", "Quota exceeded")
 
 Folder = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]{0,255}$")]
@@ -108,7 +108,7 @@ def storage(context: CheckContext) -> StepResult:
 
 
 def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
-    """Return the trial of a path, whose files are gone from the nodes again."""
+    """Return the finished trial of a path, after its files were removed from it."""
     with closing(StorageNodes(testbed, path, section.timeout_s)) as nodes:
         trial = _Trial(nodes, section, path)
         trial.run()
@@ -118,8 +118,8 @@ def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
 class _Trial:
     """The trial of one path: its measurements and problems.
 
-    `nodes` are connected, and have a folder each on that path; `everyone` counts them and those
-    that gave no answer.
+    `nodes` are connected, with a folder each on the path; `everyone` is the number of all nodes,
+    including those that gave no answer.
     """
 
     def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
@@ -133,7 +133,7 @@ class _Trial:
     def run(self) -> None:
         """Take all measurements, the quick ones first.
 
-        Raises MissingError if a node lacks a program. All else that goes wrong is a problem.
+        Raises MissingError if a node lacks a program. All other errors become problems.
         """
         greetings = self.nodes.greetings.items()
         lacking = {name: greeting.lacks for name, greeting in greetings if greeting.lacks}
@@ -143,8 +143,10 @@ class _Trial:
             remedy = f"install package {program}"
             raise MissingError.of("program-missing", program=program, where=where, remedy=remedy)
         size = self._bytes()
-        if size and self._check_visibility():  # rates of different file systems say nothing
-            if not is_object_store(self.path):  # which has no locks, and whole objects only
+        # If nodes see different file systems, rates mean nothing
+        if size and self._check_visibility():
+            # Object stores have no locks, and transfer whole objects only
+            if not is_object_store(self.path):
                 self._check_locks()
                 names = self.nodes.names
                 for some in _steps(len(names)):
@@ -155,9 +157,10 @@ class _Trial:
         self.problems += self._failures()
 
     def _bytes(self) -> int:
-        """Return bytes of each node's file; 0 where too little is free, or no node has answered.
+        """Return the bytes of each node's file; 0 if too little space is free, or no node has
+        answered.
 
-        What is free in an object store is not known.
+        The free space of an object store is unknown.
         """
         greetings = self.nodes.greetings.values()
         if not greetings:
@@ -176,16 +179,16 @@ class _Trial:
         return 0
 
     def _streams_of(self, name: str) -> int:
-        """Return the streams of a node: one per rank, as a training saves its checkpoints; fewer
-        where their parts of the file would be too small.
+        """Return the number of streams of a node: one per rank, as when a training saves
+        checkpoints; fewer if their parts of the file would be too small.
         """
         slots = next(node.slots for node in self.nodes.nodes if node.name == name)
         return min(slots, _MOST_STREAMS, self.section.bytes // _LEAST_BYTES)
 
     def _check_visibility(self) -> bool:
-        """Check that each node reads in time what the node before it in the ring wrote.
+        """Check that each node sees in time what the previous node in the ring wrote.
 
-        Return whether all did; a single node, which has none before it, agrees with itself.
+        Return whether all did; true for a single node.
         """
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
@@ -207,9 +210,9 @@ class _Trial:
         return not unseen
 
     def _check_locks(self) -> None:
-        """Check that a file that one node has locked is locked for the next one too.
+        """Check that a file that a node has locked is locked for the next node in the ring.
 
-        The lock of each node is released again, also where the next one gave no answer.
+        All locks are released, even if the next node gave no answer.
         """
         reader = ring(self.nodes.names)
         held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
@@ -222,7 +225,9 @@ class _Trial:
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
     def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> Request:
-        """Ask for the note of the node before it in the ring, by its digest."""
+        """Return the request to look for the note of the previous node in the ring, by its
+        digest.
+        """
         return {
             **self._about_folder_of("look", writer[name]),
             "digest": digests[name],
@@ -230,15 +235,16 @@ class _Trial:
         }
 
     def _about_folder_of(self, request: str, other: str) -> Request:
-        """Make a request about the folder of another node."""
+        """Return a request about the folder of another node."""
         return {"do": request, "folder": self.nodes.greetings[other].folder}
 
     def _disagreements(
         self, code: str, pairs: Mapping[tuple[str, str], str], **values: object
     ) -> Iterator[Problem]:
-        """Yield one problem for each pair of a writer and its reader.
+        """Yield a problem for each pair (writer, reader).
 
-        A node that disagrees with both of its neighbours is the suspect, if few are.
+        A node that disagrees with both neighbours is the suspect, if fewer than half of the nodes
+        do.
         """
         both = {writer for writer, _ in pairs} & {reader for _, reader in pairs}
         are_few = 2 * len(both) < self.everyone
@@ -247,7 +253,7 @@ class _Trial:
                 code, path=self.path, writer=writer, reader=reader, seen=seen, **values
             )
             suspect = None
-            for name in (reader, writer):  # the writer, if both are
+            for name in (reader, writer):  # the writer takes precedence
                 if are_few and name in both:
                     suspect = Suspect("node", name, 0.9, reason)
             yield Problem(Verdict.FAIL, reason, suspect)
@@ -263,7 +269,7 @@ class _Trial:
             self._compare(name, answer.wrong)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
-        """Measure the rate of some nodes together; with all nodes, of each by itself too."""
+        """Measure the combined rate of some nodes; with all nodes, also the rate of each."""
         seconds = self.section.seconds
         metric = f"storage_{direction}"
 
@@ -279,7 +285,7 @@ class _Trial:
         answers = self.nodes.ask(names, request, Transfer, 2 * seconds)
         nodes = len(names)
         if len(answers) < nodes:
-            return  # of fewer nodes than meant
+            return  # incomplete: not all nodes answered
         total = sum(answer.gb_s for answer in answers.values())
         self._record(metric, total, Subject("cluster", "cluster"), nodes=nodes)
         slowest = min(answers, key=lambda name: answers[name].gb_s)
@@ -298,8 +304,8 @@ class _Trial:
             self._record(metric, answer.gb_s, Subject("node", name))
 
     def _checkpoint(self, size: int) -> None:
-        """Have each node save its part, a file for each rank; then have the next node read it and
-        compare.
+        """Have each node save its part, with a file for each rank, and the next node read and
+        compare it.
         """
         names = self.nodes.names
 
@@ -308,7 +314,7 @@ class _Trial:
 
         most_s = 2 * self.section.seconds
         saved = self.nodes.ask(names, save, Transfer, most_s)
-        # A single node reads its own
+        # A single node reads its own part
         reader = ring(list(saved)) or {name: name for name in saved}
         writer = {reader[name]: name for name in saved}
 
@@ -329,9 +335,9 @@ class _Trial:
                 self._compare(name, words)
 
     def _compare(self, name: str, wrong: str) -> None:
-        """Add a problem if something was read otherwise than it was written.
+        """Add a problem if data was not read as it was written.
 
-        The node that read it is no sure suspect: the one that wrote it may be to blame.
+        The reader is only a weak suspect, since the writer may be to blame.
         """
         if not wrong:
             return
@@ -340,8 +346,8 @@ class _Trial:
         self.problems.append(Problem.of(Verdict.CORRUPT, suspect))
 
     def _failures(self) -> Iterator[Problem]:
-        """Yield nodes that gave no answer; without a suspect where all did so, or where the space
-        is spent.
+        """Yield a problem for each node that gave no answer; without suspects if all did, or if the
+        space is full.
         """
         failed = self.nodes.failed
         for name, error in failed.items():
@@ -363,9 +369,9 @@ class _Trial:
         better: Literal["higher"] | None = "higher",
         **more: int,
     ) -> None:
-        """Add a measurement with the conditions that the path has.
+        """Add a measurement with the conditions of the path.
 
-        `more` are conditions of its own. At least one node must have answered.
+        `more` are further conditions. At least one node must have answered.
         """
         greetings = list(self.nodes.greetings.values())
         conditions: Conditions = {
@@ -389,7 +395,7 @@ class _Trial:
 
 
 def _steps(nodes: int) -> list[int]:
-    """Return 1, 2, 4, ... and all nodes; nothing for none."""
+    """Return 1, 2, 4, ... up to the number of nodes, which comes last; empty for 0."""
     steps = []
     some = 1
     while some < nodes:
@@ -403,9 +409,7 @@ def _steps(nodes: int) -> list[int]:
 def repeat_storage(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Measure the paths in doubt once more, with all nodes; those that there is no time for are
-    left out.
-    """
+    """Measure the doubtful paths again with all nodes, as long as time is left."""
     section = context.section(Storage)
     log_repeat(_NAME, doubts)
     for path in dict.fromkeys(str(doubt.measurement.conditions["path"]) for doubt in doubts):
@@ -417,9 +421,9 @@ def repeat_storage(
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
-    """Return how long all paths take, and how long at most."""
+    """Return the estimated and the maximum duration of all paths."""
     paths = len(section.paths)
-    steps = len(_steps(nodes.count)) + 1  # and the checkpoint
+    steps = len(_steps(nodes.count)) + 1  # one more step for the checkpoint
     streams_s = 2 * section.seconds * steps
     about_s = paths * (streams_s + 10)
     most_s = about_s + paths * section.timeout_s

@@ -1,4 +1,4 @@
-"""The program storage.py or objects.py on all nodes: requests to all of them at once, and their
+"""The probe storage.py or objects.py on all nodes: send requests to all at once, and collect the
 answers.
 """
 
@@ -24,15 +24,15 @@ Seconds = Annotated[FiniteFloat, Field(ge=0, le=1e6)]
 
 
 def is_object_store(path: str) -> bool:
-    """Return whether it is a URL, and no folder."""
+    """Return whether the path is a URL instead of a folder."""
     return not path.startswith("/")
 
 
 class StoreGreeting(NodeAnswer):
-    """The node's own folder in the path, and the file system there or the scheme of the object
+    """A node's own folder in the path, and the type of its file system or the scheme of its object
     store.
 
-    `lacks` is the program or package that the node does not have.
+    `lacks` is a program or package that is missing on the node; empty if none.
     """
 
     folder: Annotated[str, Field(pattern=r"^\.seatrial-[A-Za-z0-9_]{1,32}$")]
@@ -41,63 +41,65 @@ class StoreGreeting(NodeAnswer):
 
 
 class Greeting(StoreGreeting):
-    """What a node says of a folder."""
+    """The greeting of a node on a file system, with its free space."""
 
     free_bytes: Bytes
     direct: bool
 
 
 class Done(NodeAnswer):
-    """The request `id` is done."""
+    """The answer that the request `id` is done."""
 
     id: int
 
 
 class Timed(Done):
-    """How long it took; `wrong` says what is not as it was written."""
+    """The duration of a request; `wrong` describes data that differs from what was written."""
 
     seconds: Annotated[FiniteFloat, Field(gt=1e-6, le=1e6)]
     wrong: Text = ""
 
 
 class Transfer(Timed):
-    """Bytes that were written or read."""
+    """The number of bytes written or read."""
 
     bytes: Annotated[int, Field(gt=0, lt=1 << 60)]
 
     @property
     def gb_s(self) -> float:
-        """GB/s (1e9 bytes)."""
+        """The rate in GB/s (1e9 bytes)."""
         return self.bytes / self.seconds / 1e9
 
 
 class Note(Done):
-    """The digest of a file that was written."""
+    """The digest of a file that a node wrote for others."""
 
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Look(Done):
-    """The seconds until another node's file was there; else what was seen."""
+    """The seconds until another node's file was visible; if it never was, `seen` says what was
+    there.
+    """
 
     seconds: Seconds | None = None
     seen: Text = ""
 
 
 class Contention(Done):
-    """Whether the file that another node has locked is locked here."""
+    """Whether a file that another node has locked is locked here too."""
 
     locked: bool
 
 
 class SmallFiles(Timed):
-    """All small files were written and read."""
+    """The answer that all small files were written and read."""
 
 
 class StorageNodes:
-    """The nodes that answer for one path, each with a connection that stays open until `close`.
+    """The nodes that answer for one path, each with an open connection until `close`.
 
-    A node that fails once is asked no more; `failed` has its error.
+    A node that fails is not asked again; `failed` has its error.
     """
 
     def __init__(self, testbed: Testbed, path: str, timeout_s: float) -> None:
@@ -116,7 +118,7 @@ class StorageNodes:
 
     @property
     def names(self) -> list[str]:
-        """The nodes that have answered so far, in their order."""
+        """The nodes that have not failed, in testbed order."""
         return [node.name for node in self.nodes]
 
     @property
@@ -148,9 +150,9 @@ class StorageNodes:
         model: type[Answer],
         more_s: float = 0.0,
     ) -> dict[str, Answer]:
-        """Ask the nodes of these names at once; `request` makes the request of a node.
+        """Send a request to each of the named nodes at once, and return their answers by name.
 
-        `more_s` is how much longer than usual the answers may take.
+        `request` returns the request for a node. `more_s` is time in addition to the usual timeout.
         """
         requested = set(names)
         asked = [node for node in self.nodes if node.name in requested]
@@ -158,7 +160,7 @@ class StorageNodes:
         def send(node: Node) -> int:
             return self._probes[node.name].send(request(node.name))
 
-        # All before the first answer: that is the barrier
+        # Send all requests before reading any answer, so that nodes begin together
         sent = on_each(asked, send, at_once=1)
         numbers = answered(sent)
 
@@ -177,7 +179,7 @@ class StorageNodes:
 
 
 def ring(names: Sequence[str]) -> dict[str, str]:
-    """Return the next node after each one; of the last the first. Empty for a single node."""
+    """Return the next node of each node, cyclically; empty for a single node."""
     if len(names) > 1:
         return dict(zip(names, (*names[1:], names[0]), strict=True))
     return {}

@@ -30,7 +30,7 @@ SHIPPED = (
 _NEEDED = {kind.after for kind in CHECKS}
 
 
-# `null` leaves a check out, unless others come after it.
+# `null` leaves out a check, unless other checks depend on it.
 _SECTIONS: dict[str, Any] = {
     kind.name: (
         kind.section if kind.name in _NEEDED else kind.section | None,
@@ -41,7 +41,7 @@ _SECTIONS: dict[str, Any] = {
 PhaseSuite: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__doc__, **_SECTIONS)
 
 
-# Told apart by their type, so that an error is about one of them only.
+# The type of the value selects the model, so that an error is about one of them only.
 _PhaseSuite = Annotated[
     Annotated[str, Tag("name")] | Annotated[PhaseSuite, Tag("fields")],
     Discriminator(lambda suite: "name" if isinstance(suite, str) else "fields"),
@@ -99,11 +99,11 @@ class Campaign(Strict):
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """The duration in seconds."""
         return (self.hours or 0) * 3600 + (self.minutes or 0) * 60
 
     def suites(self) -> list[Suite]:
-        """Return the suites of the phases, with their stagger. Raises InputError."""
+        """Return the suites of the phases, with the campaign's stagger. Raises InputError."""
         return [
             staggered(phase.load(), 0 if phase.synchronised else self.stagger_s)
             for phase in self.phases
@@ -111,9 +111,9 @@ class Campaign(Strict):
 
 
 def staggered(suite: Suite, stagger_s: float) -> Suite:
-    """Return the suite whose nodes begin `devices` over so many seconds.
+    """Return the suite with the start of `devices` spread over the nodes by `stagger_s`.
 
-    Raises InputError for a suite of campaigns.
+    Raises InputError if the suite is a campaign.
     """
     if suite.section(Campaign):
         raise InputError(
@@ -155,11 +155,10 @@ def load_suite(name_or_path: str) -> Suite:
 
 
 def part_of(suite: Suite, names: Sequence[str]) -> Suite:
-    """Return the suite with only the checks of those names, and those that they come after.
+    """Return the suite with only the named checks and the checks that they depend on.
 
-    It has a name of its own, by which `whole_name` finds the suite: a part that passes must not
-    pass for the whole. Raises InputError for a name that the suite does not have, and for a
-    campaign.
+    It gets a different name, from which `whole_name` recovers the suite's, so that a pass of a part
+    is no pass of the suite. Raises InputError for an unknown name, and for a campaign.
     """
     if suite.section(Campaign):
         raise InputError(f"--only: suite {suite.name} is a campaign; legal: a suite of checks")
@@ -177,10 +176,9 @@ def part_of(suite: Suite, names: Sequence[str]) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A suite on `nodes`: its purpose in a sentence, and the parts of each check by the check's
-    name.
+    """A suite planned for `nodes`: its purpose in a sentence, and (check name, part) for each part.
 
-    Bringing nodes up and comparing the numbers take further time.
+    Bringing nodes up and comparing results take additional time.
     """
 
     suite: str
@@ -214,7 +212,7 @@ def outline(name: str, nodes: PlannedNodes) -> Outline:
 
 
 def outlines(nodes: PlannedNodes) -> list[Outline]:
-    """Return every suite that ships with the package."""
+    """Return the outlines of all suites that ship with the package."""
     return [outline(name, nodes) for name in SHIPPED]
 
 

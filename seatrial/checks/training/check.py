@@ -53,18 +53,20 @@ from seatrial.text.words import fraction, quantity
 log = logging.getLogger("seatrial.training")
 
 _SUMS = "torch-all_reduce"  # the log's name
-_LOGGED_STEPS = 10  # how many of a run's steps are logged
+_LOGGED_STEPS = 10  # number of steps of a training that are logged
 
 
 class RankSums(RankFigures):
-    """Sums of one rank: `wrong` elements over all rounds, the first in round `first_wrong`."""
+    """The result of one rank: `wrong` elements over all rounds, the first of them in round
+    `first_wrong`.
+    """
 
     wrong: int = Field(ge=0)
     first_wrong: int | None = Field(ge=0)
 
 
 class Sums(NodeAnswer):
-    """The event that seatrial/remote/probes/all_reduce.py ends with."""
+    """The last event of seatrial/remote/probes/all_reduce.py."""
 
     event: Literal["all_reduce"]
     rounds: int = Field(ge=1)
@@ -74,14 +76,14 @@ class Sums(NodeAnswer):
 
 
 def read_sums(line: str) -> Sums | None:
-    """Return the event in a line of output, whatever stands before it; None if it has no whole
+    """Return the event in a line of output, ignoring text before it; None if there is no complete
     one.
     """
     return event_in(line, Sums, "all_reduce")
 
 
 def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
-    """Return the check after one mpirun of the probe; it passes if every element of every rank was
+    """Return the check after one mpirun of the probe; it passes if all elements on all ranks were
     right.
     """
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
@@ -101,7 +103,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         "sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds
     )
     suspects = []
-    # Where most received it, its sender is unknown
+    # If most ranks received wrong data, the sender is unknown
     for rank in bad if 2 * len(bad) < ranks else ():
         evidence = Reason.of(
             "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
@@ -111,7 +113,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
 
 
 def training(context: CheckContext) -> StepResult:
-    """Train over every rank that is left; before that check sums, on which training relies, if the
+    """Train over all remaining ranks, after checking the sums on which training relies, if the
     suite has them.
     """
     run = context.run
@@ -129,7 +131,7 @@ def training(context: CheckContext) -> StepResult:
 
 
 def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
-    """Sum over all ranks, and check each element."""
+    """Run the sums over all ranks, and check each element."""
     check = on_ranks(
         run,
         testbed,
@@ -145,7 +147,7 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
 
 
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
-    """Run one training, whose log has that label."""
+    """Run one training; `label` names its log."""
     workload = settings.workload(gpus=testbed.has_gpus)
     if workload.command:
         return train_own(run, testbed, workload, settings.timeout_s, label)
@@ -193,7 +195,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
 def repeat_training(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
-    """Run the whole training again: its figures are of all its steps."""
+    """Run the whole training again, since its results are of all steps."""
     run = context.run
     section = context.section(Training)
     log_repeat(NAME, doubts)
@@ -213,7 +215,7 @@ def repeat_training(
 
 
 def _log_step(line: str, steps: int) -> None:
-    """Log some of the steps that the first rank prints."""
+    """Log some of the steps that rank 0 prints."""
     event = read_event(line) if rank_of(line) == 0 else None
     if not isinstance(event, StepEvent) or event.step % max(1, steps // _LOGGED_STEPS):
         return

@@ -67,7 +67,7 @@ class Parallel(Strict):
 
 
 def _seconds(value: object) -> float:
-    """Read 120s, 5m or a number of seconds."""
+    """Return the seconds of 120s, 5m or a plain number."""
     text = str(value)
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
     try:
@@ -91,7 +91,7 @@ class Interrupt(Strict):
 
     @property
     def seconds(self) -> float:
-        """The time from the first step."""
+        """The seconds after the first step."""
         return float(self.after)
 
 
@@ -129,7 +129,7 @@ class DecoderOptions(Strict):
     hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
     def decoder_conditions(self) -> Conditions:
-        """Return what the speed depends on, besides batch and precision."""
+        """Return the conditions that affect speed, besides batch and precision."""
         conditions: Conditions = {"sequence": self.sequence}
         if str(self.parallel):
             conditions["parallel"] = str(self.parallel)
@@ -138,7 +138,7 @@ class DecoderOptions(Strict):
         return conditions
 
     def decoder_problem(self) -> str | None:
-        """Return what does not fit together."""
+        """Return why the options do not fit together; None if they do."""
         if self.interrupt and not self.checkpoint_dir:
             return "interrupt needs checkpoint_dir, from which the training goes on"
         if self.interrupt and not self.checkpoint_every:

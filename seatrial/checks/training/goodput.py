@@ -1,12 +1,12 @@
-"""The goodput of a training that was interrupted, from the events of its attempts. Pure.
+"""The goodput of an interrupted training, from the events of its attempts. Pure.
 
     goodput = (wall - lost - resume - reschedule - save) / (wall - reschedule)
 
-That is the formula of Google's Cluster Readiness Evaluation, so that figures compare: time to get
-processes again belongs to the scheduler and counts on neither side. `wall` is the time from the
-start of the first attempt's steps to the end of the last one's; `lost`, the time since the
-checkpoint that the next attempt goes on from; `resume`, the time to read it; `save`, the time for
-which checkpoints held the training up.
+That is the formula of Google's Cluster Readiness Evaluation, so that results are comparable: the
+time to get processes again is the scheduler's, and is excluded on both sides. `wall` is the time
+from the start of the first attempt's steps to the end of the last one's; `lost`, the time since the
+checkpoint that the next attempt resumes from; `resume`, the time to read it; `save`, the time for
+which checkpoints blocked the training.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from seatrial.remote.answers import NodeAnswer
 
 
 class Event(NodeAnswer):
-    """An event of rank 0 before the last one; `time` is seconds since 1970 by the clock of its
-    node.
+    """An event of rank 0 other than the last one; `time` is seconds of the epoch by its node's
+    clock.
     """
 
     event: Literal["start", "step", "checkpoint"]
@@ -35,9 +35,7 @@ class Event(NodeAnswer):
 
 @dataclass(frozen=True)
 class Attempt:
-    """The events of one attempt, in order, and when it ended, by
-    rank 0's clock.
-    """
+    """The events of one attempt, in order, and its end by rank 0's clock."""
 
     events: Sequence[Event]
     ended: float
@@ -50,7 +48,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Goodput:
-    """Seconds of the whole training, and what they were lost to."""
+    """Seconds of the whole training, and the seconds lost for each reason."""
 
     wall_s: float
     lost_s: float
@@ -60,7 +58,7 @@ class Goodput:
 
     @property
     def share(self) -> float:
-        """The productive share of the time that the training had its ranks."""
+        """The productive share of the time for which the training had its ranks."""
         taken = self.lost_s + self.resume_s + self.reschedule_s + self.save_s
         return (self.wall_s - taken) / (self.wall_s - self.reschedule_s)
 
@@ -92,8 +90,8 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
 
 
 def _checkpoint_time(attempt: Attempt, step: int) -> float:
-    """Return when the checkpoint that the next attempt resumed from was saved; the start without
-    one.
+    """Return when the checkpoint after `step` was saved, or the start of the attempt if there is
+    none.
     """
     times = [
         event.time for event in attempt.events if event.event == "checkpoint" and event.step == step

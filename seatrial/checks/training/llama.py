@@ -45,7 +45,7 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import fraction, quantity
 
-# Of the loss: a long enough training takes off far more, a short one of a large model little
+# Least drop of the loss: a long training exceeds it by far, a short one of a large model barely
 _MIN_DROP = 0.01
 _PHASES = ("data", "forward", "backward", "optimizer")
 _MOST_REPLAYS = 16
@@ -58,9 +58,9 @@ _EVIDENCE = {
 
 
 class Rank(RankFigures):
-    """One rank's times in ms, its peak of memory, and the digest of its parameters.
+    """One rank's times in ms, its peak memory, and the digest of its parameters.
 
-    Times are medians of the steps after the warm-up; None for one that was not taken.
+    Times are medians of the steps after the warm-up; None if not measured.
     """
 
     parameters: Text
@@ -74,7 +74,9 @@ class Rank(RankFigures):
 
     @property
     def waiting_ms(self) -> float | None:
-        """The part of a step that is neither data, computing of its blocks, nor optimizer."""
+        """The part of a step that is not data, computation of blocks, or optimizer; None if
+        unknown.
+        """
         if self.compute_ms is None:
             return None
         own = (self.data_ms or 0.0) + self.compute_ms + (self.optimizer_ms or 0.0)
@@ -82,10 +84,10 @@ class Rank(RankFigures):
 
 
 class Odd(RankFigures):
-    """A rank whose bits differ from the others': in `replays` of three, of what it computed,
-    received or shares.
+    """A rank whose bits differ from those of others, in what it computed, received or shares.
 
-    `is_certain` where a majority agrees on other bits, so that this rank is the wrong one.
+    `replays`: in how many replays they differ. `is_certain`: a majority agrees on other bits, so
+    this rank is the wrong one.
     """
 
     by: Literal["compute", "transport", "copy"]
@@ -94,7 +96,7 @@ class Odd(RankFigures):
 
 
 class Replays(NodeAnswer):
-    """What came of the steps that each rank trained alone; `step_ms` by rank and replay."""
+    """The result of the steps that each rank trained alone; `step_ms` by rank and replay."""
 
     steps: int = Field(ge=1)
     odd: list[Odd] = Field(max_length=MOST_RANKS)
@@ -104,7 +106,9 @@ class Replays(NodeAnswer):
 
 
 class Copies(NodeAnswer):
-    """What came of the last comparison of the parameters that ranks share, after so many steps."""
+    """The result of the last comparison of parameters that ranks share; `step` is when it
+    was made.
+    """
 
     step: int = Field(ge=1)
     odd: list[Odd] = Field(max_length=MOST_RANKS)
@@ -141,7 +145,7 @@ class Llama(Learning):
 
     @property
     def odd(self) -> list[Odd]:
-        """The ranks whose bits differ."""
+        """The ranks whose bits differ from those of others."""
         odd = []
         for compared in (self.replays, self.copies):
             if compared:
@@ -150,20 +154,21 @@ class Llama(Learning):
 
     @property
     def is_divided(self) -> bool:
-        """Whether ranks wait for each other inside of a block."""
+        """Whether ranks wait for each other within a block."""
         return any(self.parallel.get(name, 1) > 1 for name in ("tp", "cp", "ep"))
 
 
 def read_last(lines: Sequence[str]) -> Llama | None:
-    """Return the last event in rank 0's output; None without a whole one."""
+    """Return the last event in rank 0's output; None if there is no complete one."""
     whole = (event_in(line, Llama, "llama") for line in reversed(lines))
     return next(filter(None, whole), None)
 
 
 def read_events(lines: Iterable[str]) -> list[Event]:
-    """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on.
+    """Return the events `start`, `step` and `checkpoint` of rank 0, in order, beginning with the
+    start.
 
-    Empty without a start; lines that are no whole event are passed over.
+    Empty without a start; incomplete events are skipped.
     """
     events = (event for line in lines if (event := event_in(line, Event)))
     return list(dropwhile(lambda event: event.event != "start", events))
@@ -171,23 +176,23 @@ def read_events(lines: Iterable[str]) -> list[Event]:
 
 @dataclass
 class _Course:
-    """The attempts of a training so far; `began` is the first step of the current one, by this
-    machine's clock.
+    """The attempts of a training so far; `began` is when the current attempt started its steps, by
+    this machine's clock.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     began: float | None = None
 
     def see(self, line: str) -> None:
-        """Note when the steps begin."""
+        """Record the time when rank 0 prints that the steps begin."""
         if self.began is None and rank_of(line) == 0 and '{"event": "start"' in line:
             self.began = time.time()
 
     def end(self, lines: Sequence[str]) -> None:
-        """Keep the events of the attempt that has ended just now, or with its last event."""
+        """Add the attempt that has just ended, with its events."""
         events = read_events(lines)
         if events and self.began is not None:
-            # By the node's clock, as the events: the two clocks may differ
+            # Converted to the node's clock, which events use, as the two clocks may differ
             ended = events[0].time + time.time() - self.began
             if read_last(lines) is not None:
                 ended = events[-1].time
@@ -198,10 +203,10 @@ class _Course:
 def train_llama(
     run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str
 ) -> Check:
-    """Train over every rank; after each interruption once more, from the last checkpoint.
+    """Train over all ranks, and resume from the last checkpoint after each interruption.
 
-    The last attempt, which nothing interrupts, has the plain `label` as the name of its log. The
-    first attempt that fails ends the training.
+    The last attempt, which is not interrupted, uses `label` unchanged for its log. The first
+    attempt that fails ends the training.
     """
     course = _Course()
     options = workload.arguments()
@@ -232,14 +237,14 @@ def train_llama(
 
 
 def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
-    """Return the first rank of the node to interrupt; a random node is the same in each replay of a
-    run.
+    """Return the first rank of the node to interrupt; the choice of a random node depends on the
+    run id only.
     """
     names = testbed.names
     chosen = node
     if node == "random":
         chosen = random.Random(f"{run.run_id} {number}").choice(names)
-    place = 0  # also for a node that was set aside
+    place = 0  # the first node if the chosen one was set aside
     if chosen in names:
         place = names.index(chosen)
     return sum(each.slots for each in testbed.nodes[:place])
@@ -254,8 +259,8 @@ def _ended(
     *,
     killed: bool,
 ) -> Check:
-    """Return the check after one attempt; one interrupted on purpose passes if it had begun its
-    steps.
+    """Return the check after one attempt; an interrupted attempt passes if it had begun
+    its steps.
     """
     lines = list(from_rank_0(result.lines))
     course.end(lines)
@@ -268,7 +273,7 @@ def _ended(
 def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
     """Return the check after one mpirun of the probe. Pure.
 
-    The numbers of a training that has ended are kept, also where it has a problem.
+    Measurements of a training that ended are kept even if it has a problem.
     """
     lines = list(from_rank_0(result.lines))
     last = read_last(lines)
@@ -280,7 +285,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
 
 
 def _problem(last: Llama, testbed: Testbed) -> Failure | None:
-    """Return the first problem of a training that ended, if any."""
+    """Return the first problem of a training that ended; None if it has none."""
     if last.odd:
         return _differing(last, testbed)
     if not last.finite or last.first_loss is None or last.last_loss is None:
@@ -291,9 +296,7 @@ def _problem(last: Llama, testbed: Testbed) -> Failure | None:
 
 
 def _differing(last: Llama, testbed: Testbed) -> Failure:
-    """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
-    right.
-    """
+    """Return the verdict on ranks whose bits differ: corrupt if majorities show which are wrong."""
     ranks = ", ".join(
         f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8]
     )
@@ -315,7 +318,7 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
 
 
 def _summary(last: Llama) -> Reason:
-    """Summarise a training without a problem in one sentence."""
+    """Return the reason of a pass, in one sentence."""
     rate = "no rate"
     if last.tokens_s_per_gpu:
         rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank"
@@ -352,7 +355,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
 
 
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
-    """Yield the measurements of a training; numbers that are not there are left out."""
+    """Yield the measurements of a training, except those that are missing."""
     where = conditions_of(testbed, workload)
     number = partial(Measurement, subject=Subject("cluster", run.cluster.name))
     if last.tokens_s_per_gpu:
@@ -375,9 +378,9 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
 def _recorded(
     last: Llama, workload: Workload
 ) -> Iterator[tuple[str, float | None, str, Conditions]]:
-    """Yield metric, value, unit and further conditions of figures that are recorded only.
+    """Yield metric, value, unit and further conditions of measurements that are only recorded.
 
-    A value is None where the training has not measured it.
+    A value is None if it was not measured.
     """
     yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
@@ -390,9 +393,10 @@ def _recorded(
 
 
 def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
-    """Yield the figures of a node's ranks: of each, the values of all ranks in their order.
+    """Yield the figures of a node, each with the values of its ranks in order.
 
-    Where ranks wait for each other inside of a block, computing cannot be told from waiting.
+    If ranks wait for each other within a block, compute time is left out, as it would include
+    waiting.
     """
     yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
@@ -403,7 +407,7 @@ def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[F
     if last.replays:
         times = last.replays.step_ms
         of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
-        for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
+        for alone in zip(*of_ranks, strict=False):  # each replay is a separate reading
             yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
         yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])

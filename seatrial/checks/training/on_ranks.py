@@ -1,4 +1,4 @@
-"""A probe of the check `training` on every rank of a testbed."""
+"""Run a probe of the check `training` on every rank of a testbed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +33,11 @@ def on_ranks(
     on_line: OnLine = None,
     command: Sequence[str] = (),
 ) -> Check:
-    """Run a probe on every rank; where it does not get through, name the nodes that are gone."""
+    """Run a probe on every rank; if it fails, name the nodes that no longer answer.
+
+    `is_done` recognizes rank 0's last line of interest, and `conclude` makes the check of the
+    result.
+    """
     device = "cuda" if testbed.has_gpus else "cpu"
     meeting = rendezvous_argv(run, testbed, label, timeout_s)
     program = (testbed.python, f"{testbed.workdir}/{probe}.py", "--device", device)
@@ -67,7 +71,7 @@ def on_ranks(
 
 
 def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
-    """Return the check with the nodes that are not there any more, if that is why."""
+    """Return the check with the verdict and the suspects of a roll call, if nodes are lost."""
     now = roll_call(run, testbed)
     if not now.problems:
         return check

@@ -1,5 +1,5 @@
-"""The training of your own command: run it on every rank as torchrun does, and judge the log that
-it prints.
+"""The training of the user's own command: run it on every rank as torchrun does, and judge
+its log.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from seatrial.remote.mpi_result import MpiResult
 def train_own(
     run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str
 ) -> Check:
-    """Run the command on every rank that is left."""
+    """Run the command on every remaining rank."""
     return on_ranks(
         run,
         testbed,
@@ -74,7 +74,5 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
 
 
 def digest_of(command: Sequence[str]) -> str:
-    """Return a digest by which runs of one command are compared; the command itself may hold
-    secrets.
-    """
+    """Return a digest that identifies the command, which itself may hold secrets."""
     return hashlib.sha256(shlex.join(command).encode()).hexdigest()[:12]

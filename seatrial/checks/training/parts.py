@@ -1,4 +1,4 @@
-"""What each rank reports of itself at the end of a probe, which the summary by rank 0 must repeat.
+"""Each rank's report on itself at the end of a probe, which rank 0's summary must repeat.
 
 Pure.
 """
@@ -24,7 +24,7 @@ _EVENT = '{"event": "part"'
 
 
 class RankFigures(NodeAnswer):
-    """The figures of one rank; its host is as the rank reports it."""
+    """The figures of one rank; `host` is as the rank reports it."""
 
     rank: int = Field(ge=0, lt=MOST_RANKS)
     host: Text
@@ -37,7 +37,7 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> Failure | None:
     if not ranks:
         return None
     kind = type(ranks[0])
-    own = {}  # what each rank has printed of itself
+    own = {}  # figures that each rank has printed itself
     for line in result.lines:
         if line.startswith(_EVENT):
             with suppress(ValueError):
@@ -54,8 +54,8 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> Failure | None:
 
 
 def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> Failure | None:
-    """Return verdict and reason of a summary that is not of all ranks, or not what they report;
-    None if it is.
+    """Return verdict and reason of a summary that lacks ranks or contradicts their reports; None if
+    it is complete.
     """
     problem = missing_reports(result) or disputed(result, ranks)
     if problem:
@@ -74,7 +74,9 @@ def conclude_end(
     measurements: Iterable[Measurement],
     suspects: Iterable[Suspect],
 ) -> Check:
-    """Return the check of a training that ended; `suspects` count where its numbers are wrong."""
+    """Return the check of a training that ended; `suspects` are used only if the verdict is
+    corrupt.
+    """
     if fault is None and not result.ok:
         fault = classify_failure(result, began=True)
     verdict, reason = fault or (Verdict.PASS, good)

@@ -32,7 +32,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, event_in
 from seatrial.text.words import fraction, number, quantity
 
-Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
+Finite = Annotated[float | None, AfterValidator(finite)]  # None if it is NaN or infinite
 
 
 class StepEvent(NodeAnswer):
@@ -45,7 +45,7 @@ class StepEvent(NodeAnswer):
 
 
 class Rank(RankFigures):
-    """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed
+    """The end of one rank: its host, the SHA-256 of its parameters, and whether its numbers stayed
     finite.
     """
 
@@ -56,14 +56,14 @@ class Rank(RankFigures):
 
 
 class Learning(NodeAnswer):
-    """What the last event of a training says of its loss."""
+    """The losses in the last event of a training."""
 
     first_loss: Finite
     last_loss: Finite
 
     @property
     def loss_drop(self) -> float | None:
-        """The fraction of the first loss that training took off."""
+        """The relative decrease of the loss; None if a loss is missing."""
         if self.first_loss is None or self.last_loss is None or self.first_loss <= 0:
             return None
         return 1 - self.last_loss / self.first_loss
@@ -88,15 +88,16 @@ class TrainingResult(Learning):
 
 
 def read_event(line: str) -> TrainingResult | StepEvent | None:
-    """Return the event in a line of output, whatever stands before it.
+    """Return the event in a line of output, ignoring text before it; None if there is no complete
+    one.
 
-    None for other lines, and for what is no whole event. Numbers that are not finite are None.
+    Numbers that are not finite are None.
     """
     return event_in(line, TrainingResult, "summary") or event_in(line, StepEvent, "step")
 
 
 def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
-    """Read the result from the probe's output, with the ranks' nodes as their hosts; None without a
+    """Read the result from the probe's output, with node names as hosts; None if there is no
     summary.
     """
     events = [event for line in lines if (event := read_event(line))]
@@ -112,7 +113,7 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
 
 
 def problem(result: TrainingResult, min_loss_drop: float) -> Failure | None:
-    """Return the first problem of a complete result, if any."""
+    """Return the first problem of a complete result; None if it has none."""
     if len(result.losses) < max(1, result.steps):
         return Verdict.INCONCLUSIVE, Reason.of(
             "training-steps-missing", steps=result.steps, seen=len(result.losses)
@@ -133,7 +134,7 @@ def problem(result: TrainingResult, min_loss_drop: float) -> Failure | None:
 
 
 def learned_too_little(result: Learning, least: float, unit: str) -> Failure | None:
-    """Return the problem of a loss that fell by less than that fraction; None if it fell enough."""
+    """Return a problem if the relative decrease of the loss is below `least`; else None."""
     drop = result.loss_drop or 0.0
     if drop >= least:
         return None
@@ -146,9 +147,7 @@ def learned_too_little(result: Learning, least: float, unit: str) -> Failure | N
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:
-    """Yield the nodes of ranks whose numbers are not what the others have, where a majority says
-    what that is.
-    """
+    """Yield the nodes of ranks whose numbers are not finite or differ from the majority's."""
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
@@ -162,7 +161,7 @@ def suspects(result: TrainingResult) -> Iterator[Suspect]:
 
 
 def _odd(ranks: Sequence[Rank]) -> list[Rank]:
-    """Return the ranks outside the majority; none when there is no majority to be outside of."""
+    """Return the ranks whose parameters differ from the majority's; empty without a majority."""
     ((common, count),) = Counter(rank.checksum for rank in ranks).most_common(1)
     if 2 * count > len(ranks):
         return [rank for rank in ranks if rank.checksum != common]
@@ -181,7 +180,7 @@ def conditions_of(testbed: Testbed, workload: Workload) -> Conditions:
 def measured(
     result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[Measurement]:
-    """Yield the measurements of a result; numbers that are not there or not finite are left out."""
+    """Yield the measurements of a result, except those that are missing or not finite."""
     where = conditions_of(testbed, workload)
     learning = {**where, **workload.learning_conditions()}
     number = partial(Measurement, subject=Subject("cluster", cluster.name))
@@ -222,7 +221,7 @@ def measured(
 
 
 class Figures(NamedTuple):
-    """A figure of each rank of a node; None where it is unknown."""
+    """One metric with a value for each rank of a node; None where it is unknown."""
 
     metric: str
     unit: str
@@ -233,8 +232,8 @@ class Figures(NamedTuple):
 def of_slowest(
     subject: Subject, where: Mapping[str, ConditionValue], figures: Iterable[Figures]
 ) -> Iterator[Measurement]:
-    """Yield a measurement of each figure that a rank of the node has: the highest, which is the
-    slowest rank's.
+    """Yield a measurement for each metric that any rank of the node has: the highest value, of the
+    slowest rank.
     """
     for metric, unit, better, values in figures:
         known = tuple(value for value in values if value is not None)
@@ -251,15 +250,15 @@ def of_slowest(
 
 
 def of_computing(testbed: Testbed) -> Literal["lower"] | None:
-    """Return how compute times are judged: processors that compete say nothing of a node."""
+    """Return the better direction of compute times; None on CPUs, where ranks compete for cores."""
     return "lower" if testbed.has_gpus else None
 
 
 def flops(
     tflops: float | None, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Yield metric, value and unit of what each rank computes, TFLOP/s, and of its share of the
-    data sheet's peak.
+    """Yield metric, value and unit of the TFLOP/s of each rank, and of their share of the data
+    sheet's peak.
     """
     if not tflops:
         return
@@ -272,9 +271,7 @@ def flops(
 def _recorded(
     result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Yield metric, value and unit of figures that follow from judged ones, or say where the time
-    goes.
-    """
+    """Yield metric, value and unit of measurements that are only recorded."""
     if result.step_time_ms:
         slowest_first = sorted(result.step_time_ms, reverse=True)
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"

@@ -9,10 +9,10 @@ from seatrial.checks.training.decoder import DecoderOptions, DecoderShape, Paral
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import Conditions, ConditionValue
 
-_SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
+_SMALL_IMAGES = 32  # side of Fashion-MNIST's and CIFAR's images in pixels, as they are trained
 _LARGE_IMAGES = 224
-# Fields that are options of the probe, most under their own names; those of _ALWAYS have other
-# defaults there.
+# Fields that are options of the probe, most with the same name; the probe has other defaults for
+# those in _ALWAYS.
 _OPTIONS = (
     "steps",
     "batch_per_rank",
@@ -59,15 +59,16 @@ _LLAMA_PARAMETERS = {
     "70b": 7e10,
     "405b": 4.1e11,
 }
-# Of one sample, as flops(); images of 224 pixels
+# Operations of one sample, as in flops(); for images of 224 pixels
 _FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
 _LLAMA_GPU_FLOPS_S = 2e14  # large matrices keep a GPU busy
 _CPU_FLOPS_S = 2e10
-_STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
+_STEP_S = {True: 5e-3, False: 0.05}  # overhead of a step, by whether there are GPUs
 _COMPILING_S = 60.0
-_FORWARD = 1 / 3  # of the work of a step
-_SUM_S = {True: 2e-3, False: 0.2}  # of 2,000,000 elements, made and checked
+_FORWARD = 1 / 3  # share of the work of a step
+# To make, sum and check 2,000,000 elements, by whether there are GPUs
+_SUM_S = {True: 2e-3, False: 0.2}
 
 
 class TransformerSize(Strict):
@@ -92,14 +93,14 @@ class TransformerSize(Strict):
         return f"{self.layers}x{self.width}"
 
     def others(self) -> Conditions:
-        """Return the other sizes that are not the default."""
+        """Return the sizes other than layers and width that are not the default."""
         return self.model_dump(
             include={"heads", "sequence_length", "vocabulary"}, exclude_defaults=True
         )
 
     def flops(self) -> float:
-        """Return the operations of one sample, both ways: three times twice weights and attention
-        per token.
+        """Return the operations of a sample, forward and backward: three times twice weights and
+        attention per token.
         """
         weights = 12 * self.layers * self.width**2 + self.width * self.vocabulary
         attention = 2 * self.layers * self.width * self.sequence_length
@@ -188,7 +189,7 @@ class Workload(DecoderOptions):
 
     @property
     def name(self) -> str:
-        """The model, and its size where the suite can choose it: "transformer 6x512"."""
+        """The model, with its size if the suite can choose it: "transformer 6x512"."""
         if self.command:
             return f"your own {self.log} training"
         if self.model == "llama":
@@ -206,7 +207,7 @@ class Workload(DecoderOptions):
         return self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
 
     def parameters(self) -> float:
-        """Return about how many parameters the decoder has that one token meets."""
+        """Return the approximate number of the decoder's parameters that one token uses."""
         shape = self.size
         if isinstance(shape, str):
             return _LLAMA_PARAMETERS[shape]
@@ -215,7 +216,7 @@ class Workload(DecoderOptions):
         return float(shape.layers * block + 2 * shape.vocabulary * shape.width)
 
     def conditions(self) -> Conditions:
-        """Return the conditions of its speed, besides the batch, that are not the defaults."""
+        """Return the conditions that affect speed and are not the default, except the batch."""
         values: dict[str, tuple[ConditionValue, ConditionValue]] = {
             "model": (self.name, "tiny"),
             "image_size": (self.pixels, 0),
@@ -228,14 +229,14 @@ class Workload(DecoderOptions):
         return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
     def learning_conditions(self) -> Conditions:
-        """Return further conditions of its loss: the number of steps, and the learning rate if it
-        is set.
+        """Return further conditions that affect the loss: the number of steps, and the learning
+        rate if it is set.
         """
         own = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
         return {"steps": self.steps, **own}
 
     def arguments(self) -> list[str]:
-        """Return the probe's arguments that say what is trained, and how long."""
+        """Return the probe's arguments for the model, the data and the number of steps."""
         options: dict[str, object] = {}
         for name in _LLAMA_OPTIONS if self.model == "llama" else _OPTIONS:
             value = getattr(self, name)

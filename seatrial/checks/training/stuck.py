@@ -1,4 +1,4 @@
-"""What ranks say when their step does not end, read from the output of seatrial's own probes."""
+"""Read reports of ranks whose step does not end from the output of seatrial's probes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -23,7 +23,7 @@ from seatrial.remote.ranks import rank_of
 _EVENT = '{"event": "stuck"'
 _MOST_LINES = 200_000
 _CONFIDENT = 0.9
-_MOST_WORDS = 3  # of RAS
+_MOST_WORDS = 3  # most messages of RAS in a reason
 RankNumber = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
@@ -48,7 +48,7 @@ class _Gpu(NodeAnswer):
 
 
 class _Stuck(NodeAnswer):
-    """The event of seatrial/remote/probes/hang.py."""
+    """The event that seatrial/remote/probes/hang.py prints."""
 
     event: Literal["stuck"]
     rank: RankNumber
@@ -63,16 +63,16 @@ class _Stuck(NodeAnswer):
 
 
 def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
-    """Return the traces of all ranks that reported where they hang, whatever prefix their lines
-    have.
+    """Return the traces of all ranks that report that they hang, whatever the prefix of their
+    lines.
     """
     trace_by_rank = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
     return [trace_by_rank[rank] for rank in sorted(trace_by_rank)]
 
 
 def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
-    """Yield the events that ranks printed of themselves; a rank's report on another rank does not
-    count.
+    """Yield the events that ranks printed about themselves; reports about other ranks are
+    ignored.
     """
     for line in islice((line for line in lines if _EVENT in line), _MOST_LINES):
         stuck = event_in(line, _Stuck, "stuck")
@@ -81,7 +81,7 @@ def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
 
 
 def _trace(stuck: _Stuck) -> RankTrace:
-    """Return what a rank says of itself as a trace."""
+    """Return the report of a rank as a trace."""
     groups = {}
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
@@ -93,7 +93,7 @@ def _trace(stuck: _Stuck) -> RankTrace:
         )
     calls = [Call(**call.model_dump()) for call in stuck.calls]
     gpu = stuck.gpu
-    # Busy with little power, it waits in a kernel of NCCL's.
+    # A GPU that is busy with little power waits in an NCCL kernel.
     gpu_words = (
         f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
     )
@@ -109,7 +109,7 @@ def _trace(stuck: _Stuck) -> RankTrace:
 
 
 def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
-    """Return what NCCL's RAS reports as wrong, from the first rank that asked it.
+    """Return what NCCL's RAS reports as wrong, from the first rank with such a report.
 
     It is only a hint, since it is about other ranks.
     """
@@ -125,10 +125,10 @@ def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
 
 
 def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
-    """Return the check of a probe whose ranks report a step that does not end; None if that names
-    no rank.
+    """Return the check of a probe whose ranks report that they hang; None if nothing shows which
+    ranks are late.
 
-    A machine that is too busy to play all nodes hangs too; that is no node's fault.
+    Also None if the machine is too busy to play all nodes, which is no node's fault.
     """
     if result.starved:
         return None
@@ -150,8 +150,8 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
 
 
 def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
-    """Return the check of a probe without its last event: who is late, if ranks reported where they
-    hang.
+    """Return the check of a probe without its last event, naming late ranks if ranks reported that
+    they hang.
     """
     hanging = conclude_hang(testbed, result)
     return hanging or Check(NAME, *classify_failure(result, began=began), result.seconds)

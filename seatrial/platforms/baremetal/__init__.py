@@ -1,4 +1,4 @@
-"""Bare metal, hosts that are up, each with one more sshd for the time of a run: settings."""
+"""Settings of bare metal: hosts that are up, on each of which a run starts one more sshd."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,9 +13,9 @@ from seatrial.text.hostlist import expand
 
 
 def legal_folder(value: str) -> str:
-    """Return a full path without a slash at its end.
+    """Return a full path without a trailing slash.
 
-    Raises ValueError where it has characters that a shell interprets, or steps upwards.
+    Raises ValueError if it has characters that a shell interprets, or contains `..`.
     """
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
         raise ValueError(
@@ -25,8 +25,8 @@ def legal_folder(value: str) -> str:
 
 
 def _one_setting_each(value: "dict[str, LoginSettings]") -> "dict[str, LoginSettings]":
-    """Return the settings as they are. Raises ValueError where two are of one host."""
-    expand(tuple(value))  # which refuses a host that is there twice
+    """Return the settings unchanged. Raises ValueError if two entries cover the same host."""
+    expand(tuple(value))  # raises for a host that occurs twice
     return value
 
 
@@ -76,7 +76,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         return self.runtime in ("docker", "podman")
 
     def logins(self) -> dict[str, LoginSettings]:
-        """Return the login settings by host: one of a range counts for each host of it."""
+        """Return the login settings by host; an entry for a range applies to each host in it."""
         return {
             host: login
             for pattern, login in self.host_settings.items()
@@ -84,15 +84,15 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         }
 
     def only(self, hosts: Iterable[str]) -> dict[str, object]:
-        """Return the settings of those hosts alone: `hosts`, in the order given, and
-        `host_settings`, by single host.
+        """Return the settings `hosts`, in the order given, and `host_settings` for these hosts
+        only, one entry per host.
         """
         chosen = tuple(hosts)
         logins = {host: login for host, login in self.logins().items() if host in chosen}
         return {"hosts": chosen, "host_settings": logins}
 
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
-        """Return the settings of the other hosts alone."""
+        """Return the settings without the hosts in `names`."""
         return self.model_copy(update=self.only(host for host in self.hosts if host not in names))
 
     def problems(self, cluster: Cluster) -> Iterator[str]:

@@ -58,8 +58,8 @@ def container_name(settings: BaremetalPlatform, run_id: str) -> str:
 
 
 def container_of(run: Run, settings: BaremetalPlatform) -> Container | None:
-    """Return the container of a run, with the run's folder at the path that it has on the host;
-    None without runtime.
+    """Return the container of a run, with the run's folder mounted at its path on the host; None
+    without a runtime.
     """
     cluster = run.cluster
     program = settings.runtime
@@ -107,7 +107,7 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
     # All GPUs of the host: docker has an option for NVIDIA's, podman uses CDI, AMD's are ordinary
     # devices.
     if not cluster.gpus:
-        yield "--env=NVIDIA_VISIBLE_DEVICES=void"  # images of NVIDIA's ask for all of them
+        yield "--env=NVIDIA_VISIBLE_DEVICES=void"  # NVIDIA's images request all GPUs by default
     elif has_amd_gpus(cluster):
         yield from ("--device=/dev/kfd", "--device=/dev/dri")
     else:
@@ -115,7 +115,7 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
 
 
 def by_hand(container: Container) -> str:
-    """Return a script that starts it as the host does; for people to read."""
+    """Return a script that starts the container as the host does; for people to read."""
     arguments = " \\\n    ".join(map(shlex.quote, container.command[1:]))
     return f"#!/bin/sh\nexec {container.program} {arguments} -s <node.sh\n"
 
@@ -192,8 +192,8 @@ def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
 
 
 def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
-    """Return seconds after which a host ends the run without us; nodes that may be kept have that
-    time on top.
+    """Return the seconds after which hosts end the run on their own, including the time that nodes
+    may be kept.
     """
     return settings.deadline_s + cluster.kept_s
 
@@ -201,7 +201,7 @@ def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
 def start_nodes(
     hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair
 ) -> Started:
-    """Start sshd on every host; its address, or why it did not start.
+    """Start sshd on every host; return its address, or the error, by host.
 
     Raises MissingError without ssh.
     """
@@ -247,8 +247,8 @@ def start_nodes(
 def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
     """Return the addresses of all hosts, in the order of the cluster file.
 
-    A host that does not answer is a finding of connectivity. Raises LaunchError where a host
-    refuses, is taken by another run or lacks something, and where none answers.
+    A host that does not answer is left to the check `connectivity`. Raises LaunchError if a host
+    refuses, is used by another run or lacks something, and if none answers.
     """
     problems = {
         host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)

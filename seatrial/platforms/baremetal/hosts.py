@@ -36,7 +36,7 @@ from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
 _PACKAGE = "seatrial.platforms.baremetal.on_host"
-_MODULES = ("host", "verbs")  # each imports only those before it
+_MODULES = ("host", "verbs")  # in order: each imports only modules before it
 _LOADER = """\
 import json, sys, types
 for name, source in json.loads({modules!r}).items():
@@ -44,13 +44,13 @@ for name, source in json.loads({modules!r}).items():
     exec(compile(source, name, "exec"), module.__dict__)
 """
 AT_ONCE = 32
-_SHOWN = 8  # reasons in one line
+_SHOWN = 8  # most reasons in one line
 Item = TypeVar("Item")
 
 
 class Holder(BaseModel):
-    """The run that holds a host, as its lock file describes it; untrusted, as everything from a
-    host.
+    """The run that holds a host, according to its lock file; untrusted, like everything that a host
+    sends.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -93,11 +93,10 @@ class Answer(BaseModel):
 
 
 class HostAddress(NodeAddress):
-    """Address, port and user of the run's sshd on a host; `proxied`: this machine needs a tunnel to
-    it.
+    """Address, port and user of the run's sshd on a host.
 
-    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of
-    one machine.
+    `proxied`: this machine reaches it only through a tunnel. `kernel` is the boot id of the host's
+    kernel: hosts with the same id share the `cores` of one machine.
     """
 
     user: str = Field(min_length=1, max_length=64)
@@ -165,9 +164,9 @@ class HostError(LaunchError):
 class Hosts:
     """The hosts of a cluster file.
 
-    `config` is the file that `ssh_config` made, for as long as it is there.
+    `config` is the file that `ssh_config` made, for as long as it exists.
 
-    `listen` is the address that their sshd for the run listens on; every one when None.
+    `listen` is the address that the run's sshd listens on; all addresses when None.
     """
 
     listen: str | None = None
@@ -189,7 +188,8 @@ class Hosts:
         answer = _answer(host, output)
         if answer is None and status == SSH_FAILED:
             raise self.no_login(host, errors)
-        if answer is None and status in (126, 127):  # of a shell that cannot run the program
+        # A shell's exit status if it cannot run the program
+        if answer is None and status in (126, 127):
             raise HostError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         if answer is None:
             problem = printable(one_line(errors))[-500:] or f"status {status}"
@@ -222,15 +222,15 @@ class Hosts:
         return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s))
 
     def _login(self, host: str) -> list[str]:
-        """Return the command line in front of a command for the host."""
+        """Return the ssh command line to which a command for the host is appended."""
         return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
 
     def options(self, host: str) -> dict[str, str]:
-        """Return the configuration of ssh for a host, by option in small letters; the first of
-        each.
+        """Return ssh's configuration for a host: the first value of each option, by lower-case
+        name.
         """
         _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
         return read_options(output)
@@ -250,7 +250,7 @@ class Hosts:
         return None if jump == "none" else jump
 
     def why_silent(self, jump: str) -> str | None:
-        """Return the message of ssh where that jump host does not answer; None where it does."""
+        """Return ssh's message if that jump host does not answer; None if it does."""
         status, _, errors = _run(
             [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
         )
@@ -258,7 +258,7 @@ class Hosts:
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """Return a stream to a port of a host behind others, by ssh. Raises OSError."""
+        """Return a stream to a port of a host behind jump hosts, by ssh. Raises OSError."""
         with self._through_jumps:
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
@@ -266,8 +266,8 @@ class Hosts:
 def on_hosts(
     hosts: Sequence[str], function: Callable[[str], Item]
 ) -> dict[str, Item | SeatrialError]:
-    """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by
-    host.
+    """Call the function for each host in parallel; return the result, or the SeatrialError that it
+    raised, by host.
     """
 
     def guarded(host: str) -> Item | SeatrialError:
@@ -280,7 +280,7 @@ def on_hosts(
 
 
 def some_reasons(reasons: Sequence[Reason]) -> Reason:
-    """Return the first reasons in one line."""
+    """Return the first `_SHOWN` reasons in one line, and the number of further ones."""
     more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
     return extended(join(reasons[:_SHOWN]), more)
 
@@ -302,7 +302,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
 
 
 def _answer(host: str, output: str) -> Answer | None:
-    """Return the last answer in what a host printed; a login may print more."""
+    """Return the last answer in a host's output, ignoring other lines that a login may print."""
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     if not lines:
         return None

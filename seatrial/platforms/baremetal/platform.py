@@ -60,14 +60,14 @@ from seatrial.text.words import some_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_LOG_BYTES = 1024**2  # of each host
+_LOG_BYTES = 1024**2  # most bytes of each host's log
 
 
 def deadline_of(folder: Path) -> float:
-    """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch
-    by this clock.
+    """Return when the hosts end the run on their own at the latest, in seconds of the epoch by this
+    clock; 0 if unknown.
     """
-    # None: nothing was started
+    # No such file: nothing was started
     return states.moment(states.read_json(folder, "deadline.json")) or 0.0
 
 
@@ -256,7 +256,7 @@ class Baremetal(RunsWithState[BaremetalState]):
             "container": {"program": settings.runtime, "name": container_name(settings, run_id)},
         }
         hosts = self.hosts_type(settings, folder / "ssh_config")
-        # May hold something: every one, if the run was cut off while it started
+        # Hosts that may hold something: all of them, if the launch was interrupted
         touched = settings.hosts if (folder / "ssh_config").exists() else ()
         untouched = states.read_json(folder, "untouched.json") or ()
         answers = hosts.ask_each(request, 25, [host for host in touched if host not in untouched])
@@ -275,7 +275,9 @@ class Baremetal(RunsWithState[BaremetalState]):
         )
 
     def missing(self) -> list[Reason]:
-        """List what would keep a run from starting, on every host. Changes nothing on them."""
+        """List everything that would keep a run from starting, on every host, without changing
+        anything.
+        """
         cluster = self._cluster
         settings = self._settings
         container = container_of(trial_run(cluster), settings)
@@ -300,7 +302,7 @@ class Baremetal(RunsWithState[BaremetalState]):
 
 
 class _Loopback(Hosts):
-    """The one host that needs no login."""
+    """This machine as the only host, without a login."""
 
     listen = "127.0.0.1"
 

@@ -9,11 +9,11 @@ from seatrial.model.errors import InputError
 from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.service import ServiceNode, taken
 
-DEADLINE_S = 300  # of a test, after which the hosts end it by themselves
+DEADLINE_S = 300  # after this time hosts end a test on their own
 
 
 class HostService:
-    """The hosts of a cluster file."""
+    """The hosts of a cluster file as a scheduler."""
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, BaremetalPlatform)

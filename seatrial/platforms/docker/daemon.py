@@ -1,4 +1,4 @@
-"""The connection to the daemon of a Docker host, and what would keep a run from starting there."""
+"""The connection to the daemon of a Docker host, and the checks before a run."""
 
 import os
 import secrets
@@ -59,7 +59,7 @@ class Daemon:
 
     @cached_property
     def client(self) -> "DockerClient":
-        """The client. Raises MissingError where no daemon answers, or one that is too old."""
+        """The client. Raises MissingError if no daemon answers, or if it is too old."""
         import docker
         from docker.errors import DockerException
 
@@ -78,7 +78,7 @@ class Daemon:
             TypeError,
             AttributeError,
         ) as error:
-            # the last three: what docker's SDK makes of a broken context
+            # Docker's SDK raises the last three for a broken context
             raise MissingError.of(
                 "docker-unreachable",
                 address=printable(self.address),
@@ -98,9 +98,8 @@ class Daemon:
         return client
 
     def _options(self) -> dict[str, Any]:
-        """Return arguments of DockerClient.
-
-        As docker does: what is set here, then DOCKER_HOST, then the context.
+        """Return the arguments of DockerClient, with docker's precedence: settings, DOCKER_HOST,
+        context.
         """
         from docker.context import ContextAPI
         from docker.utils import kwargs_from_env
@@ -137,8 +136,8 @@ class Daemon:
             return dict(self.client.info())
 
     def containers(self, run_id: str | None = None) -> "list[Container]":
-        """Return the containers of a run in the order of their nodes, whatever their state; of all
-        runs when None.
+        """Return the containers of a run in node order, whatever their state; of all runs when
+        None.
         """
         with explained("list containers"):
             listed = self.client.containers.list(
@@ -164,7 +163,7 @@ class Daemon:
     def create(self, name: str, body: Body) -> str:
         """Create a container and return its id."""
         with explained(f"create {name}"):
-            api: Any = self.client.api  # its stubs leave this method untyped
+            api: Any = self.client.api  # the SDK's stubs leave this method untyped
             return str(api.create_container_from_config(body, name)["Id"])
 
     def create_network(self, body: Body) -> "Network":
@@ -253,8 +252,8 @@ def _missing_image(image: str) -> Iterator[Reason]:
 
 
 def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[Reason]:
-    """Start one container with the settings of the nodes, and remove it, so that the daemon checks
-    every setting.
+    """Start and remove one container with the settings of the nodes, so that the daemon checks
+    them.
     """
     body = container_body(plan, 0)
     gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))

@@ -14,14 +14,14 @@ from seatrial.config.run import Run
 from seatrial.platforms.container import ENTRY_POINT, KEYS, capabilities, has_amd_gpus, limits
 from seatrial.platforms.docker import DockerPlatform
 
-KIND = "docker"  # of the folders of runs on this machine
-RUN_ID = "seatrial.run-id"  # label of everything that a run makes
+KIND = "docker"  # name of the state folder of runs
+RUN_ID = "seatrial.run-id"  # label of all objects of a run
 NODE = "seatrial.node"
 CLUSTER = "seatrial.cluster"
-# Label: whose it is, and the only one who can tell whether its run still lives
+# Label: the owner, who alone can tell whether the run's process still lives
 OWNER = "seatrial.owner"
-MADE = "seatrial.made"  # label, in seconds of the epoch
-# Label, in seconds of the epoch: when anybody may take it for abandoned
+MADE = "seatrial.made"  # label: time of creation, in seconds of the epoch
+# Label, in seconds of the epoch: after this, any owner may treat the run as abandoned
 EXPIRES = "seatrial.expires"
 
 Body = dict[str, Any]
@@ -35,7 +35,7 @@ class DockerPlan:
     settings: DockerPlatform
     owner: str = "<this host>"
     made_s: float | None = None  # seconds of the epoch
-    # Address of the Docker host for sshd's port; all of them where it is another machine.
+    # Address on which the Docker host publishes sshd's port; all addresses on a remote host.
     published_on: str = "127.0.0.1"
 
     @property
@@ -129,7 +129,7 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
 
 
 def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:
-    """Return the GPUs of node number `index`, which no other node has."""
+    """Return the GPUs of node number `index`; nodes share no GPU."""
     count = plan.run.cluster.gpus
     if plan.settings.gpus:
         return plan.settings.gpus[index]
@@ -145,7 +145,7 @@ def _vendor(plan: DockerPlan) -> str:
 
 
 def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
-    """Return the GPUs as the Engine API takes them."""
+    """Return the GPUs as DeviceRequests of the Engine API."""
     if not gpus:
         return []
     if uses_cdi(plan):

@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.launch")
 
-AT_ONCE = 8  # requests to one daemon
+AT_ONCE = 8  # parallel requests to one daemon
 Labels = Mapping[str, str]
 _LOG_BYTES = 64 * 1024**2
 
 
 class ContainerAddress(NodeAddress):
-    """Addresses of a node: for its peers, and for this machine (`host`, `host_port`), which may be
-    outside of the run's network.
+    """Addresses of a node: for its peers, and as `host` and `host_port` for this machine, which may
+    be outside of the run's network.
     """
 
     host: str = Field(max_length=255)
@@ -70,8 +70,7 @@ class ContainerAddress(NodeAddress):
 def ensure_image(daemon: Daemon, image: str) -> None:
     """Pull the image unless the host has it.
 
-    Raises LaunchError with what the registry says, which comes as a message of a pull that
-    succeeds.
+    Raises LaunchError with the registry's message, which arrives within the stream of the pull.
     """
     from docker.errors import DockerException
 
@@ -123,8 +122,8 @@ def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, 
 
 
 def _running(containers: "Sequence[Container]") -> "list[Container]":
-    """Return the containers that run. Raises LaunchError if none does, with why three of them
-    ended.
+    """Return the running containers. Raises LaunchError if none runs, with the reason of up to
+    three.
     """
     up = [container for container in containers if container.status == "running"]
     if not up:
@@ -169,7 +168,7 @@ def why_ended(container: "Container") -> Reason:
     problem = str(state.get("Error") or "")
     if state.get("OOMKilled"):
         problem = "it ran out of memory"
-    if not problem:  # it ended by itself
+    if not problem:  # the container's process ended on its own
         with suppress(GoneError, LaunchError), explained("logs"):
             problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     shown = printable(problem)[:500] or "it printed nothing"
@@ -197,8 +196,8 @@ def _seconds(labels: Labels, name: str, otherwise: float) -> float:
 
 
 class DockerState(PlatformState):
-    """The containers, the network that they share, and the cores of the Docker host; None where a
-    node is alone, and shares none.
+    """The containers, their common network, and the cores of the Docker host; None if a single node
+    shares neither.
     """
 
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
@@ -321,9 +320,7 @@ class Docker(RunsWithState[DockerState]):
         return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        """Write the logs of the containers that are still there; of names that are not of the
-        cluster none.
-        """
+        """Write the logs of the remaining containers whose node names belong to the cluster."""
         if not self._folder(run_id).exists():
             return  # nothing was created
         legal = set(self._cluster.node_names())
@@ -349,7 +346,7 @@ class Docker(RunsWithState[DockerState]):
         try:
             call_each(self._daemon.containers(run_id), remove, AT_ONCE)
         except MissingError:
-            if folder.exists():  # else nothing of it was ever created from here
+            if folder.exists():  # otherwise this machine created nothing of the run
                 raise
             return
         for network in self._daemon.networks(run_id):
@@ -376,7 +373,7 @@ class Docker(RunsWithState[DockerState]):
                 objects.append(Leftover(run_id, age_s, "containers and network"))
 
         def is_ours(folder: Path) -> bool:
-            """Return whether it is of a run on this Docker host, or of an unknown one."""
+            """Return whether the folder's run is on this Docker host, or on an unknown one."""
             if folder.name in labels_by_run:
                 return False
             try:
@@ -398,8 +395,8 @@ platform = Docker
 
 
 def _log_of(container: "Container") -> str:
-    """Return the last 100,000 lines of the container's log, as far as they fit into `_LOG_BYTES`;
-    empty where the container is gone.
+    """Return the end of the container's log, up to 100,000 lines and `_LOG_BYTES`; empty if the
+    container is gone.
     """
     chunks = []
     size = 0

@@ -27,11 +27,11 @@ POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 SECRET = Kind("v1", "Secret")
 EVENT = Kind("v1", "Event")
-TIMEOUT_S = 30  # of one request
+TIMEOUT_S = 30  # timeout of one request
 LIMIT = {"_request_timeout": TIMEOUT_S}
 _TAIL_LINES = 20_000
 _LAST_LINES = 5
-_MOST_ERRORS = 1000  # of the program that logs the user in
+_MOST_ERRORS = 1000  # most error records of the login plugin that are kept
 
 
 class UnknownKindError(MissingError):
@@ -57,7 +57,7 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
             return MissingError.of(
                 "forbidden", doing=f"{doing} in namespace {namespace}", problem=message
             )
-        case 404 if not own_words:  # nothing is served there any more
+        case 404 if not own_words:  # the API path no longer exists
             return UnknownKindError.of(
                 "kind-unknown",
                 problem=f"cannot {doing}: the cluster does not know that kind any more",
@@ -108,25 +108,24 @@ def connect(context: str | None) -> Any:
 
 @contextmanager
 def _plugin_errors(asks: bool) -> Iterator[None]:
-    """Raise MissingError if the program that logs the user in fails: the library logs that, and
-    goes on without.
+    """Raise MissingError if the login plugin fails, which the library only logs.
 
-    On a terminal the library lets the program write there, which only one that `asks` the user
-    needs.
+    On a terminal the library lets the plugin print, so standard output is hidden unless the plugin
+    `asks` the user.
     """
     errors = BufferingHandler(_MOST_ERRORS)
     errors.setLevel(logging.ERROR)
     root = logging.getLogger()
     root.addHandler(errors)
     try:
-        # By which the library tells a terminal
+        # The library checks this stream to detect a terminal
         with nullcontext() if asks else redirect_stdout(io.StringIO()):
             yield
     finally:
         root.removeHandler(errors)
     if errors.buffer:
         words = errors.buffer[0].getMessage().removeprefix("exec: ")
-        # The library's, without its output
+        # The library's message, which lacks the plugin's output
         problem = (
             "its words are above"
             if "NoneType" in words
@@ -136,9 +135,9 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
 
 
 def _require_plugin(kubeconfig: str, context: str | None) -> bool:
-    """Return whether the program that logs the context's user in may ask the user something.
+    """Return whether the login plugin of the context may ask the user something.
 
-    Raises MissingError if it is not there: the library goes on without.
+    Raises MissingError if the plugin is missing, since the library would ignore that.
     """
     from kubernetes import config
 
@@ -158,7 +157,7 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
 
 
 def _lacking(kubeconfig: str, context: str | None) -> Reason:
-    """Return the reason for a kubeconfig without the context, with the contexts it has."""
+    """Return the reason if the kubeconfig lacks the context, with the contexts that it has."""
     from kubernetes import config
 
     try:
@@ -175,9 +174,9 @@ def _lacking(kubeconfig: str, context: str | None) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Some verbs on a resource; `why` is what fails without it.
+    """Verbs on a resource; `why` says what fails without them.
 
-    Cluster-wide if the resource has no namespace.
+    `optional`: a run works without them.
     """
 
     group: str
@@ -216,9 +215,9 @@ class Api:
         )
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
-        """Submit an object, and reject fields that the API server does not know.
+        """Submit an object; the API server rejects unknown fields.
 
-        `dry_run`: everything but keeping it.
+        `dry_run`: validate it without storing it.
         """
         kind = Kind(manifest["apiVersion"], manifest["kind"])
         name = f"{kind.kind} {manifest['metadata']['name']}"
@@ -245,7 +244,9 @@ class Api:
         self.patch(f"set the owner of {kind.kind} {name}", kind, name, patch)
 
     def patch(self, doing: str, kind: Kind, name: str, patch: Object) -> None:
-        """Merge `patch` into an object; None removes what is there. `doing` is for errors."""
+        """Apply a merge patch to an object; None removes a field. `doing` describes the action in
+        errors.
+        """
         form = "application/merge-patch+json"
         with self.explained(doing):
             self.resource(kind).patch(
@@ -259,10 +260,10 @@ class Api:
         field_selector: str | None = None,
         grace_s: int | None = None,
     ) -> None:
-        """Delete the objects that the selectors find, and what they own; a kind that the cluster
-        lacks is no error.
+        """Delete the objects that match the selectors, and their dependents; a kind unknown to the
+        cluster is no error.
 
-        `grace_s` 0 removes pods whatever their node reports.
+        `grace_s` 0 removes pods without waiting for their kubelet.
         """
         with suppress(UnknownKindError), self.explained(f"delete {kind.kind}"):
             self.resource(kind).delete(
@@ -326,7 +327,7 @@ class Api:
             ) from error
 
     def may(self, verb: str, right: Permission) -> bool:
-        """Return whether the current user has one verb of a right."""
+        """Return whether the current user may use the verb of a permission."""
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
@@ -346,7 +347,7 @@ class Api:
         """Return the last lines of a pod's log, on one line; empty without a log."""
         from kubernetes import client
 
-        with suppress(Exception):  # it only adds to another error
+        with suppress(Exception):  # it only adds detail to another error
             core = client.CoreV1Api(self.client)
             text = core.read_namespaced_pod_log(
                 pod, self.namespace, tail_lines=_LAST_LINES, _request_timeout=10

@@ -1,4 +1,4 @@
-"""Follow what was submitted until every node answers: watch it, and log each change."""
+"""Watch the submitted objects until every node answers, and log each change."""
 
 import logging
 import queue
@@ -25,11 +25,12 @@ from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 
 log = logging.getLogger("seatrial.kubernetes")
 
-_WATCH_S = 300  # the API server ends watches by itself; they are begun anew
-_PAUSE_S = 1.0  # before a watch that broke is begun anew
-# Pods that a quota or a policy keeps out are tried again; after so long it is no accident
+_WATCH_S = 300  # duration of a watch, after which it is restarted
+_PAUSE_S = 1.0  # before a broken watch is restarted
+# Controllers retry pods that a quota or policy rejects; after this time the rejection counts as
+# permanent
 _ADMISSION_S = 30.0
-_LOOK_S = 0.2  # between two looks at all pods, while changes come in
+_LOOK_S = 0.2  # between two checks of all pods while changes arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class WatchEvent:
 
 
 class Watches:
-    """A context with several watches in one queue; watches that break are restarted until the
-    end.
+    """A context manager for several watches with one queue; broken watches are restarted until it
+    exits.
     """
 
     def __init__(self, api: Api) -> None:
@@ -59,7 +60,8 @@ class Watches:
 
     def __exit__(self, *exception: object) -> None:
         self._over.set()
-        for watcher in list(self._watchers):  # their threads take them off as they end
+        # Copied, since threads remove their watchers as they end
+        for watcher in list(self._watchers):
             watcher.stop()
 
     def add(self, kind: Kind, **selectors: str) -> None:
@@ -83,10 +85,9 @@ class Watches:
         return change
 
     def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
-        """Put what happens to objects of a kind into the queue, until the end.
+        """Queue the events of a kind until the context exits; runs in a separate thread.
 
-        Each start lists all objects, since what happened between two watches is seen by no event.
-        Runs in a thread of its own.
+        Each start lists all objects, since events between two watches are lost.
         """
         from kubernetes.watch import Watch
 
@@ -109,7 +110,7 @@ class Watches:
                         self._changes.put(WatchEvent(kind, event["type"], event["raw_object"]))
                         if self._over.is_set():
                             return
-            except MissingError as error:  # it will be no other the next time
+            except MissingError as error:  # retrying would not change it
                 self._changes.put(error)
                 return
             except Exception as error:
@@ -135,23 +136,23 @@ class BringUp:
         self._seen = waiting.SeenObjects()
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
-        self._placed: float | None = None  # when every pod had its node
+        self._placed: float | None = None  # time at which every pod had a node
         self._troubled: dict[str, float] = {}  # as `waiting.problem_starts` gives it
         self._logged = Reason()
 
     def wait(self) -> list[Object]:
         """Wait until every sshd answers, and return the pods.
 
-        Raises LaunchError when that cannot be, or time is up.
+        Raises LaunchError if that will not happen, or time is up.
         """
         of_run = selector(self._plan.run.run_id)
         with Watches(self._api) as watches:
             watches.add(POD, label_selector=f"{of_run},{ROLE}={NODE_ROLE}")
             watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
-            # A JobSet's Job, whose event it is, has a longer name
+            # Not by name: events may be of a JobSet's Job, whose name is longer
             watches.add(EVENT, field_selector="type=Warning")
             if self._plan.settings.queue:
-                watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
+                watches.add(WORKLOAD)  # all of the namespace, as no selector matches an owner
             while len(waiting.ready(self._seen.pods.values())) < self._plan.node_count:
                 self._take_changes(watches)
                 self._raise_if_hopeless()
@@ -159,8 +160,8 @@ class BringUp:
         return waiting.ready(self._seen.pods.values())
 
     def _take_changes(self, watches: Watches) -> None:
-        """Take the next event, and all others until the next check: pods change often, and a check
-        is of all pods.
+        """Process the next event, and all others until the next check; each check examines all
+        pods.
         """
         change = watches.next(1.0)
         while change:
@@ -170,7 +171,9 @@ class BringUp:
         self._look_at = time.monotonic() + _LOOK_S
 
     def _take(self, change: WatchEvent) -> None:
-        """Note one event; a list of objects counts as one event for each, but replaces all pods."""
+        """Process one event; a list of pods replaces all pods, other lists count as one event per
+        object.
+        """
         seen = change.object
         match change.kind, change.change:
             case "Pod", "LISTED":
@@ -190,8 +193,8 @@ class BringUp:
                 self._seen.take_parent(change.change, seen)
 
     def _raise_if_hopeless(self) -> None:
-        """Raise LaunchError where the pods will never be ready: a pod's problem, that of the object
-        that makes them, its deletion, or a queue that does not let it in.
+        """Raise LaunchError if the pods will never be ready: a problem of a pod or of the object
+        that makes them, its deletion, or a queue that never admits it.
         """
         pods = self._seen.pods.values()
         now = time.monotonic()
@@ -245,7 +248,7 @@ class BringUp:
             self._logged = progress
             log.info("%s", progress)
         now = time.monotonic()
-        if queued:  # also where Kueue had admitted it and has taken the nodes away again
+        if queued:  # also if Kueue admitted the run and then evicted it
             self._placed = None
         elif self._placed is None and len(waiting.placed(pods)) >= self._plan.node_count:
             self._placed = now

@@ -14,7 +14,7 @@ from seatrial.platforms.kubernetes.fragments import ContainerFragment, PodFragme
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-# What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
+# Paths that a node needs itself: keys, shared memory, NCCL's plugins, MPI, the run's folder.
 _TAKEN = (
     "/bin",
     "/boot",
@@ -36,7 +36,9 @@ _TAKEN = (
 
 
 def text(pattern: str, legal: str) -> AfterValidator:
-    """Return a text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
+    """Return a validator for text that matches the pattern; `legal` completes the message "VALUE is
+    no ...".
+    """
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -333,7 +335,7 @@ class KubernetesPlatform(PlatformSettings):
 
     @property
     def priority(self) -> str | None:
-        """The class that Kueue takes the priority from, with its kind."""
+        """The class from which Kueue takes the priority, with its kind; None if none is set."""
         if self.queue_priority:
             return f"WorkloadPriorityClass {self.queue_priority}"
         return f"PriorityClass {self.priority_class}" if self.priority_class else None
@@ -346,7 +348,7 @@ class KubernetesPlatform(PlatformSettings):
 
     @property
     def profile(self) -> Machine:
-        """The profile of the machine family, with what the cluster file has in its place."""
+        """The profile of the machine family, with the values that the cluster file overrides."""
         profile = MACHINES[self.machine]
         names = self.networks or [network for _, network in profile.networks]
         installers = [

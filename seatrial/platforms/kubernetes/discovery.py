@@ -67,7 +67,7 @@ class Discovery:
             )
             if listed is None:
                 return {}
-            # Without subresources
+            # Subresources are left out
             entries = [entry for entry in listed["resources"] if "/" not in entry["name"]]
             self._served[api_version] = {entry["kind"]: entry for entry in entries}
         return self._served[api_version]

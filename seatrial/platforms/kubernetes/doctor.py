@@ -1,6 +1,6 @@
 """Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
 
-What may not be read, or does not answer, is not reported.
+Objects that may not be read, or requests without an answer, are not reported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
-_PULL_SECRETS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # types
+# Secret types for pulling images
+_PULL_SECRETS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
 _CSI_DRIVER = Kind("storage.k8s.io/v1", "CSIDriver")
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
-    """Return everything that would keep a run from starting; if the API server is silent, that
-    alone.
+    """Return everything that would keep a run from starting; only the error if the API server does
+    not answer.
 
-    The manifests are tried only where nothing else of the cluster is wrong: what they were refused
-    for would be said twice.
+    The manifests are tried only if nothing else is wrong, since the API server would refuse them
+    for the same problems.
     """
     launcher = LAUNCHERS[settings.launcher]
     try:
@@ -67,8 +68,8 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     reasons += prerequisites(api, cluster, settings)
     if not reasons:
         reasons += _refused(api, cluster)
-    # Nodes are looked at in any case: who repairs one thing wants to know of the other too
-    with suppress(SeatrialError):  # reported above, where a right is missing
+    # Nodes are checked in any case, so that all problems can be fixed at once
+    with suppress(SeatrialError):  # a missing right is reported above
         nodes = api.list(NODE)
         reasons += nodes_that_fit(nodes, cluster, settings)
         if missing := not_requested(_meant(nodes, cluster, settings), cluster, settings):
@@ -79,7 +80,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
 def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
     """Yield each right that this user lacks, with its purpose."""
     for right in needed:
-        if right.optional:  # a run does without
+        if right.optional:  # a run works without it
             continue
         denied = [verb for verb in right.verbs if not api.may(verb, right)]
         if not denied:
@@ -99,26 +100,27 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
-    """Submit the manifests as a dry run, which admission policies and webhooks see too.
+    """Submit the manifests as a dry run, which admission policies and webhooks check too.
 
-    Return the first refusal; nothing where some webhook cannot take a dry run.
+    Return the first refusal; empty if a webhook does not support dry runs.
     """
     planned = plan(trial_run(cluster))
     files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")
     for manifest in objects(planned, files):
-        if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
+        # Its webhook needs the runtime, which a dry run does not store
+        if manifest["kind"] == "TrainJob":
             continue
         try:
             api.create(manifest, dry_run=True)
         except SeatrialError as error:
-            if "does not support dry run" in str(error):  # of some webhook
+            if "does not support dry run" in str(error):  # the message of a webhook
                 return []
             return [error.reason]
     return []
 
 
 def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
-    """Return what is wrong with Kueue's queue: missing, inactive, or not looked at."""
+    """Return what is wrong with Kueue's queue: missing, inactive, or not processed by Kueue."""
     try:
         queues = {_name(queue): queue for queue in api.list(LOCAL_QUEUE)}
     except SeatrialError as error:
@@ -153,9 +155,8 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
 def nodes_that_fit(
     nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform
 ) -> list[Reason]:
-    """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure.
-
-    Empty where enough can; else one reason, with at most eight of what they lack.
+    """Return one reason if too few nodes can take a pod, with up to eight reasons why nodes cannot;
+    else []. Pure.
     """
     chosen = _meant(nodes, cluster, settings)
     names_by_lack: dict[Reason, list[str]] = {}
@@ -174,7 +175,7 @@ def nodes_that_fit(
     if selector:
         meant += f" ({selector})"
     reasons = [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)]
-    # Nodes without any GPU last: they are not meant to have pods of a run
+    # Nodes without GPUs come last, as they are not meant for a run's pods
     nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")
     for lack in nearest[:8]:
         names = names_by_lack[lack]
@@ -219,7 +220,7 @@ def _too_small(
 ) -> Reason | None:
     """Return which resource of a node is too small, or None.
 
-    `offered` is what the kubelet lets pods have, by resource, in the quantities of Kubernetes.
+    `offered` is the node's allocatable, in Kubernetes quantities by resource.
     """
     from kubernetes.utils.quantity import parse_quantity
 
@@ -227,13 +228,13 @@ def _too_small(
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
             hint = ""
-            if there == "0":  # such nodes may not even know the resource
+            if there == "0":  # without the device plugin, a node does not know the resource
                 hint = ": is the device plugin running?"
             return Reason.of(
                 "node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there
             )
     cpus = offered.get("cpu")
-    # Pods ask for no CPUs by themselves, so the scheduler would not see it
+    # Pods request no CPUs, so the scheduler would not notice it
     if cpus is not None and parse_quantity(cpus) < cluster.gpus:
         return Reason.of(
             "node-unfit",
@@ -241,8 +242,7 @@ def _too_small(
         )
     profile = MACHINES[settings.machine]
     shared = settings.shared_memory
-    # A family's nodes have room for what its pods may take; on others it is an upper bound that
-    # nobody may reach.
+    # Nodes of a machine family have this much memory; on others it is only an upper bound.
     if not shared and profile.gpus:
         shared = profile.shared_memory
     memory = offered.get("memory")
@@ -261,7 +261,7 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
     """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next
     step.
 
-    One that may not be read is left out, and the others are still checked.
+    Objects that may not be read are skipped.
     """
     for look in (
         _pull_secrets,
@@ -293,10 +293,10 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
-    """Return the reason for what does not exist.
+    """Return the reason for a missing object.
 
-    `where` is the field that names it, and `step` makes it; with `api`, the step is one of kubectl
-    in its namespace.
+    `where` is the field that names it, and `step` creates it; with `api`, `step` is the part of a
+    kubectl command after the namespace.
     """
     if api:
         step = f"kubectl -n {api.namespace} {step}"
@@ -304,7 +304,7 @@ def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Rea
 
 
 def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look for each Secret that has a variable, and for the key in it."""
+    """Look for the Secret of each variable, and for its key."""
     for variable in settings.secret_env:
         where = f"platform.secret_env: {variable.name}"
         secret = api.find(SECRET, variable.secret)
@@ -324,9 +324,7 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look for the service account of the pods; without a name it is the namespace's own, which is
-    there.
-    """
+    """Look for the service account of the pods; the default account always exists."""
     name = settings.service_account
     if name and api.find(Kind("v1", "ServiceAccount"), name) is None:
         problem = f"there is no {name} in namespace {api.namespace}"
@@ -334,7 +332,7 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 
 
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look for the priority class of the pods; it is of the whole cluster."""
+    """Look for the priority class of the pods, which is cluster-wide."""
     name = settings.priority_class
     if not name:
         return
@@ -347,7 +345,9 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
 def _preemptible_class(
     api: Api, cluster: "Cluster", settings: KubernetesPlatform
 ) -> Iterator[Reason]:
-    """Look for the class by which tests of idle nodes give way: below 0, and without preemption."""
+    """Check the priority class of tests on idle nodes: a value below 0, and no preemption of
+    others.
+    """
     if cluster.qualify is None:
         return
     where = "qualify.priority_class"
@@ -362,7 +362,9 @@ def _preemptible_class(
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look at each volume's claim: it is there, can be bound, and by all nodes of the run."""
+    """Check the claim of each volume: it exists, can be bound, and all nodes of the run can mount
+    it.
+    """
     for volume in settings.volumes:
         if not isinstance(volume, Pvc):
             continue
@@ -375,7 +377,7 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
             continue
         phase = claim.get("status", {}).get("phase")
         modes = set(claim["spec"].get("accessModes", ()))
-        # One that waits for its first pod is pending too, and can be used
+        # A claim that waits for its first pod is pending too, but usable
         is_stuck = phase == "Pending" and not _binds_late(api, claim)
         if phase == "Lost" or is_stuck:
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
@@ -390,8 +392,8 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
 
 
 def _binds_late(api: Api, claim: Object) -> bool:
-    """Return whether the claim gets its volume with the first pod, or may: a class that cannot be
-    read counts so.
+    """Return whether the claim binds with its first pod, or may, if its storage class cannot be
+    read.
     """
     with suppress(SeatrialError):
         name = claim["spec"].get("storageClassName") or ""
@@ -401,7 +403,7 @@ def _binds_late(api: Api, claim: Object) -> bool:
 
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Look for the driver of buckets, where a volume is one."""
+    """Look for the CSI driver of buckets, if a volume is a bucket."""
     needs_driver = any(volume.kind == "gcs" for volume in settings.volumes)
     if needs_driver and api.find(_CSI_DRIVER, GCS_FUSE) is None:
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
@@ -410,9 +412,10 @@ def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Yield whether the registry has a prebuilt image for the nodes' architecture.
+    """Yield a reason if the registry lacks the prebuilt image, or lacks it for the nodes'
+    architecture.
 
-    A policy of Never asks no registry: then the nodes have the image, or the kubelet says so.
+    With the pull policy Never no registry is asked, as the nodes must have the image.
     """
     from seatrial.builders.registry import look_up
 

@@ -38,19 +38,20 @@ from seatrial.platforms.kubernetes.plan import (
     true_condition,
 )
 
-# Without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
+# Time without any deletion: the entry point exits at once on TERM, but hundreds of pods go one by
+# one
 GONE_S = 25.0
 
 
 def wait_for_deletion(api: Api, run_id: str) -> None:
-    """Wait until the pods of a run, which are deleted already, are gone.
+    """Wait until the deleted pods of a run are gone.
 
     Pods on nodes that are not Ready are removed by force: nothing is scheduled there, and the
-    kubelet ends the containers when it is back.
+        kubelet ends the containers when it is back.
 
     Raises:
-        NodesError: nodes have fallen silent; their pods are removed.
-        LaunchError: pods are still ending although their nodes are well, or the state is unknown.
+        NodesError: nodes are silent; their pods were removed.
+        LaunchError: pods are still ending although their nodes are Ready, or the state is unknown.
     """
     left = _wait_until_gone(api, run_id)
     try:
@@ -59,7 +60,7 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
             if left
             else {}
         )
-    except MissingError:  # who may not look at nodes
+    except MissingError:  # without the right to read nodes
         ill = {}
     for node in ill:
         api.delete_all(POD, selector(run_id), field_selector=f"spec.nodeName={node}", grace_s=0)
@@ -77,7 +78,9 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
-    """Wait; return the pods that are still there when time is up, each with its node."""
+    """Wait until no pods are left; return those that are left when time is up, each with
+    its node.
+    """
     deadline = time.monotonic() + GONE_S
     left: dict[str, str] | None = None
     with Watches(api) as watches:
@@ -90,7 +93,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
                 left.pop(change.object["metadata"]["name"], None)
                 deadline = time.monotonic() + GONE_S
             elif change and left is not None:
-                # Also a pod that a controller made at the last moment
+                # Including a pod that a controller created at the last moment
                 left.update([_name_and_node(change.object)])
     if left is None:
         raise LaunchError.of("teardown-unconfirmed", run_id=run_id)
@@ -102,7 +105,7 @@ def _name_and_node(pod: Object) -> tuple[str, str]:
 
 
 def health(api: Api) -> dict[str, Reason | None]:
-    """Return why each node is not Ready, None if it is.
+    """Return why each node is not Ready, or None if it is, by node.
 
     Raises MissingError without the right to list nodes.
     """
@@ -129,7 +132,7 @@ def termination_message(pod: Object | None, name: str) -> Reason | None:
     if pod is None:
         return Reason.of("pod-failed", how=f"pod {name} is gone")
     status = pod.get("status", {})
-    if status.get("reason"):  # such as Evicted; the containers only show that they were killed
+    if status.get("reason"):  # such as Evicted; containers only show that they were killed
         message = ": ".join(filter(None, (status["reason"], status.get("message"))))
         return Reason.of("pod-failed", how=f"pod {name}: {message}")
     if ended := _ended(pod):
@@ -155,7 +158,7 @@ def first_to_end(pods: Iterable[Object]) -> Reason | None:
     for pod in pods:
         how = termination_message(pod, pod["metadata"]["name"])
         if how and not _was_deleted(pod):
-            # "~" is after every time
+            # "~" sorts after every time
             fates.append((str((_ended(pod) or {}).get("finishedAt") or "~"), how))
     return min(fates)[1] if fates else None
 
@@ -173,9 +176,9 @@ def _ended(pod: Object) -> Object | None:
 def blameless_reason(
     api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str
 ) -> Reason | None:
-    """Explain a lost pod on a healthy node: preempted, evicted, deleted, out of time.
+    """Explain a lost pod that is no fault of its node: preempted, evicted, deleted, out of time.
 
-    None: blame the node.
+    None: the node is to blame.
     """
     try:
         parent = api.find(launcher.kind, plan.name)
@@ -204,7 +207,7 @@ def _blameless_reason(
     """
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return Reason.of("deadline-exceeded", deadline=deadline)
-    if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
+    if not node_is_well:  # failing nodes lose their pods to Kubernetes and Kueue too
         return None
     if workload and (evicted := preempted(workload)):
         return evicted
@@ -212,7 +215,7 @@ def _blameless_reason(
         return Reason.of("pod-preempted", name=name, disrupted=disrupted)
     if not _was_deleted(pod):
         return None
-    first = first_to_end(others)  # where one pod ends, its controller deletes the others
+    first = first_to_end(others)  # when one pod ends, its controller deletes the others
     return caused(
         Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first
     )
@@ -244,7 +247,7 @@ def _condition(manifest: Object | None, kind: str, reason: str | None = None) ->
 
 
 def _is_well(api: Api, node: str) -> bool:
-    """Return whether the node is Ready; also true without the right to list nodes, so that none is
+    """Return whether the node is Ready; also true if nodes may not be listed, so that no node is
     blamed.
     """
     try:
@@ -263,14 +266,14 @@ def leftovers(api: Api, launcher: Launcher) -> list[Leftover]:
     for kind in kinds():
         for manifest in _list(api, launcher, kind):
             annotations = manifest["metadata"].get("annotations") or {}
-            if OWNER not in annotations:  # made by a controller
+            if OWNER not in annotations:  # created by a controller
                 continue
             run_id = manifest["metadata"]["labels"][RUN_ID]
             object_by_run.setdefault(run_id, manifest)
             if TENDED_BY in annotations:
                 tended_by[run_id] = annotations[TENDED_BY]
     pods = phases(api) if tended_by else {}
-    # one that Succeeded has taken its nodes down, or keeps them on purpose
+    # a pod that Succeeded has removed its nodes, or keeps them on purpose
     died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
     objects = [
         Leftover(run_id, age_s(manifest), f"objects in namespace {api.namespace}")
@@ -289,7 +292,7 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
         return api.list(kind, selector())
     except UnknownKindError:
         return []
-    except SeatrialError:  # what other launchers make need not be allowed, or be served just now
+    except SeatrialError:  # kinds of other launchers may be forbidden or unavailable
         if needs(launcher, kind):
             with suppress(UnknownKindError):
                 api.knows(kind)
@@ -298,7 +301,7 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
 
 
 def _is_of(folder: Path, api: Api) -> bool:
-    """Return whether it is of a run on this cluster, in this namespace."""
+    """Return whether the folder's run is on this cluster, in this namespace."""
     try:
         other = states.recall(folder).platform
     except InputError:
@@ -332,7 +335,7 @@ def is_abandoned(manifest: Object, run_id: str) -> bool:
     try:
         expires = datetime.fromisoformat(annotations[EXPIRES]).timestamp()
     except (KeyError, ValueError):
-        expires = math.inf  # not by us, or by a version that says it otherwise
+        expires = math.inf  # not made by seatrial, or by a version with another format
     return states.is_object_abandoned(
         KIND, run_id, annotations.get(OWNER), age_s(manifest), expires
     )

@@ -24,13 +24,13 @@ _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0
 _FAREWELL_S = 1.0
 _STATUS = re.compile(r"Handshake status (\d{3})")
-# How the API server says that the node's kubelet does not answer
+# The API server's message if the node's kubelet does not answer
 _KUBELET = "error dialing backend"
 _limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
 
 
 class _Stream:
-    """The socket end of a port-forward stream; the stream lives as long as this does."""
+    """The socket end of a port-forward stream, which it keeps alive."""
 
     def __init__(self, forward: Any, port: int) -> None:
         self._forward = forward
@@ -44,8 +44,8 @@ class _Stream:
         self.close()
 
     def close(self) -> None:
-        """Shut down sending, and wait for the other side to end: its thread breaks if unread data
-        is left.
+        """Shut down sending, and wait for the other side to end, since unread data would break its
+        thread.
         """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
@@ -61,14 +61,13 @@ class _Stream:
 def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
     """Return a stream to `port` of `pod`.
 
-    Raises OSError where the cluster is to blame, LaunchError where the way to it is.
+    Raises OSError if the pod or its node is to blame, LaunchError if the API server is.
     """
     forward = _open(api, pod, port, timeout_s)
     stream = _Stream(forward, port)
     try:
         stream.settimeout(timeout_s)
-        # What the kubelet has to say against it comes when the stream is used. An SSH server speaks
-        # first.
+        # The kubelet reports errors only when the stream is used. An SSH server sends first.
         if not stream.recv(1, socket.MSG_PEEK):
             problem = first_line(forward.error(port)) or "the stream was closed"
             raise OSError(_ending(api, pod) or f"pod {pod}: {problem}")
@@ -84,8 +83,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
     from kubernetes.stream import portforward
 
     for attempt in range(1, _TRIES + 1):
-        # A client of its own: the library changes the one it is given while it dials, and many dial
-        # at once.
+        # A separate client, since the library modifies it while dialling, and many dial at once.
         core = client.CoreV1Api(copy.copy(api.client))
         begun = time.monotonic()
         try:
@@ -95,7 +93,8 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
                 )
         except ApiException as error:
             if time.monotonic() - begun >= timeout_s:
-                # It asks the kubelet before it answers; raises where it does not answer anything
+                # The API server asks the kubelet first; this raises if the API server itself is
+                # silent
                 api.version()
                 silent = (
                     f"no stream within {timeout_s:g} s: the kubelet of its node does not answer"
@@ -104,8 +103,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             text = one_line(error.reason or error)
             status = int(match[1]) if (match := _STATUS.search(text)) else 0
             refused = status in (401, 403)
-            # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is
-            # left.
+            # A kubelet answers 404 or 500 for a pod that has ended.
             if not refused and (ended := _ending(api, pod)):
                 raise OSError(ended) from error
             if status == 404:
@@ -128,8 +126,8 @@ def _ending(api: Api, pod: str) -> Reason | None:
 
 @contextmanager
 def _handshakes_within(timeout_s: float) -> Iterator[None]:
-    """Limit the time of a WebSocket's handshake within the context; the library has no option for
-    it.
+    """Limit the time of WebSocket handshakes within the context; the library has no option for
+    that.
     """
     _limit_handshakes()
     before = _limit_s.set(timeout_s)

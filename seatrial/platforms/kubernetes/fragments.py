@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 Fragment = dict[str, Any]
-# Set by seatrial, or by a field of its own.
+# Keys that seatrial sets, with the field of the cluster file that sets them, if there is one.
 _OWN_POD = {
     **dict.fromkeys(
         ("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"), ""
@@ -41,9 +41,9 @@ _SCALARS: dict[str, Any] = {
 
 
 def _checked(model: str, own: Mapping[str, str]) -> AfterValidator:
-    """Return the check of a fragment: no key in `own`, and none that `model` does not know.
+    """Return a validator of fragments: no key in `own`, and no key that `model` lacks.
 
-    `own` has the field that sets each key, or nothing where seatrial sets it.
+    `own` has the cluster file's field for each key, or "" if seatrial sets it.
     """
 
     def check(fragment: Fragment) -> Fragment:
@@ -63,7 +63,7 @@ ContainerFragment = Annotated[Fragment, _checked("V1Container", _OWN_CONTAINER)]
 
 
 def _problems(value: object, model: str, where: str) -> Iterator[str]:
-    """Yield what `value` has that the model of Kubernetes' client lacks; models are named as in its
+    """Yield parts of `value` that do not fit the client's model; models are named as in its
     `openapi_types`.
     """
     if in_list := _LIST.fullmatch(model):
@@ -86,7 +86,7 @@ def _problems(value: object, model: str, where: str) -> Iterator[str]:
 
 
 def _problems_of_object(value: object, kind: str, where: str) -> Iterator[str]:
-    """Yield unknown keys of an object, and what is wrong with the values of known ones."""
+    """Yield the unknown keys of an object, and problems in the values of known ones."""
     from kubernetes.client import models  # a second to import, and few files need it
 
     model = getattr(models, kind)

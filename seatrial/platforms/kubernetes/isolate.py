@@ -16,7 +16,7 @@ TAINT = "seatrial/suspect"
 
 
 class Cordon:
-    """Cordon and taint, by the API; `command` is the same by kubectl."""
+    """Cordon and taint by the API; `command` does the same by kubectl."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -28,7 +28,7 @@ class Cordon:
         return f"{shlex.join([*kubectl, 'cordon', node])} && {shlex.join(taint)}"
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
-        """Return false for a node that is cordoned already."""
+        """Cordon and taint the node; return false if it is cordoned already."""
         node_object = self.find(node)
         if node_object["spec"].get("unschedulable"):
             return False
@@ -50,8 +50,8 @@ class Cordon:
         return node_object
 
     def patch(self, node: Object, spec: Object) -> None:
-        """Change the node unless somebody else has meanwhile: its list of taints is replaced as a
-        whole.
+        """Change the node's spec; fails if somebody else changed it, since its list of taints is
+        replaced.
         """
         name = node["metadata"]["name"]
         unchanged = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -59,6 +59,6 @@ class Cordon:
 
 
 def isolator(cluster: "Cluster") -> Cordon:
-    """Return the isolation of nodes of that cluster."""
+    """Return the isolator of the cluster's nodes."""
     assert isinstance(cluster.platform, KubernetesPlatform)
     return Cordon(Api(cluster.platform))

@@ -14,26 +14,26 @@ from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, true_co
 from seatrial.text.lines import one_line
 
 _NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
-# Before release 0.15 there was only the latter
+# Releases before 0.15 serve v1beta1 only
 _V1BETA2 = "kueue.x-k8s.io/v1beta2"
 _V1BETA1 = "kueue.x-k8s.io/v1beta1"
 WORKLOAD = Kind(_V1BETA2, "Workload", needs=_NEEDS, older=_V1BETA1)
 LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
-JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
-UNMANAGED_S = 30.0  # Kueue makes the Workload within a second where it manages the object
+JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: the uid of its object
+UNMANAGED_S = 30.0  # Kueue creates the Workload within a second if it manages the object
 _NEVER_ADMITTED = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured")
-# Where the words tell: reasons without the feature gate, and one that is given also to who only
-# lost to another. Every other reason says that it has to wait.
+# Reasons whose message decides: those without the feature gate, and one that is also given if
+# another Workload was chosen first. Every other reason means that it has to wait.
 _MAYBE = ("Pending", "Inadmissible", "TopologyPlacementFailed", "")
-# As of a ResourceClaimTemplate that is not there yet: Kueue looks again
+# For example a ResourceClaimTemplate that does not exist yet: Kueue retries
 _RETRIED = "Internal error: "
 _POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")
 _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
-# A level has no domains also while the nodes that have it are cordoned, not Ready or not there yet.
+# A level also lacks domains while its nodes are cordoned, not Ready or not yet created.
 _NO_PLACE = re.compile(
     r'topology "[^"]*" (?:allows|doesn\'t allow) to fit|no topology domains at level'
 )
-_FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
+_FLAVOR_LOST = re.compile(  # each names a flavor that is excluded
     r"insufficient quota for \S+ in flavor ([^\s,]+),? [^>]*> maximum capacity"
     r"|untolerated taint .*? in flavor ([^\s,]+)"
     r"|flavor (\S+) (?:doesn't match node affinity|not found)"
@@ -67,16 +67,14 @@ class Queued:
 
 
 def is_of(workload: Object, uid: str) -> bool:
-    """Return whether it is the Workload of the object with that uid, by its label, if it has one,
-    or its owner.
-    """
+    """Return whether the Workload belongs to the object with that uid, by its label or owner."""
     metadata = workload["metadata"]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
     return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
 
 
 def waits_for(workload: Object) -> Queued | None:
-    """Explain the wait of a Workload; None once it is admitted."""
+    """Explain why a Workload waits; None once it is admitted."""
     by_type = conditions(workload)
     ended = None
     if workload["spec"].get("active") is False:
@@ -88,7 +86,7 @@ def waits_for(workload: Object) -> Queued | None:
         words = _condition_text(by_type.get(condition))
         return Queued(Reason.of("workload-deactivated", did=did, words=words), hopeless=True)
     reserved = by_type.get("QuotaReserved", {})
-    # No condition of the quota since the eviction: it is still held, or was just released.
+    # The quota has no condition since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
     is_old = reserved.get("status") == "True" or reserved.get("message", "") in quota_words
     if true_condition(workload, "Evicted") and is_old:
@@ -103,8 +101,7 @@ def waits_for(workload: Object) -> Queued | None:
 def _unreserved(condition: Object) -> Queued:
     message = one_line(condition.get("message"))
     reason = str(condition.get("reason", ""))
-    # One pod set that has no flavor left is enough to be without hope, one flavor that is only full
-    # to have some.
+    # A pod set is hopeless if no flavor is left; a flavor that is only full leaves hope.
     lost = reason in _NEVER_ADMITTED or (
         reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message)))
     )
@@ -124,7 +121,7 @@ def _unreserved(condition: Object) -> Queued:
         if flavor not in lost_flavors
     }
     if waits:
-        (resource, flavor), more = next(iter(waits.items()))  # the first that may become free
+        (resource, flavor), more = next(iter(waits.items()))  # the first quota that may become free
         return Queued(
             Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}")
         )
@@ -136,9 +133,7 @@ def _unreserved(condition: Object) -> Queued:
 
 
 def _is_lost(of_pod_set: str) -> bool:
-    """Return whether the message about a pod set, or about the whole Workload, leaves no flavor to
-    wait for.
-    """
+    """Return whether the message about a pod set, or the whole Workload, excludes all flavors."""
     if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
         return True
     lost = _lost_flavors(of_pod_set)
@@ -165,9 +160,9 @@ def _pending_checks(status: Object) -> Reason:
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
-    """Return the state of a run for which Kueue makes no Workload.
+    """Return the state of a run for which Kueue creates no Workload.
 
-    It makes one at once if it manages such objects at all, and knows the class of its priority.
+    Kueue does so at once if it manages such objects, and knows the priority class.
     """
     asked = f"is its integration with {kind} on, is the namespace managed"
     asked += f", is there a {priority}?" if priority else "?"

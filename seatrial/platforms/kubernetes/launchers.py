@@ -1,6 +1,6 @@
 """The objects that a run submits, in order.
 
-A launcher is one class: its kind, and what it submits. Pure.
+Each launcher is a class, with its kind and the objects that it submits. Pure.
 """
 
 import base64
@@ -27,7 +27,7 @@ _CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate",
     needs="a Kubernetes with dynamic resource allocation",
 )
-# What some runs make besides Secret, Service and the launcher's object
+# Kinds that some runs make in addition to Secret, Service and the launcher's object
 EXTRAS = (_RUNTIME, _DOMAIN, _CLAIM_TEMPLATE)
 _SERVICE = Kind("v1", "Service")
 _ALWAYS = (Kind("v1", "Pod"), _SERVICE, Kind("v1", "Secret"))
@@ -36,7 +36,7 @@ _ALWAYS = (Kind("v1", "Pod"), _SERVICE, Kind("v1", "Secret"))
 class Launcher(Protocol):
     """The contract of launchers.
 
-    `service`: it needs our headless Service; others make their own of that name.
+    `service`: it needs our headless Service; others create one with that name themselves.
     """
 
     kind: Kind
@@ -61,10 +61,8 @@ def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
 
 
 def failed(parent: Object) -> str | None:
-    """Return the message of an object's condition Failed, which the objects of all launchers here
-    have.
-
-    None without.
+    """Return the message of the object's condition Failed, which all launchers' objects have; None
+    without one.
     """
     if condition := true_condition(parent, "Failed"):
         return (
@@ -105,9 +103,9 @@ class JobSet:
     """One replicated Job of all nodes (jobset.x-k8s.io), as in the GKE recipes; Kueue places it by
     topology.
 
-    The defaults of its webhook are all set here, so that a cluster whose webhook is down does the
-    same. There is no failurePolicy: then the first Job that fails fails the JobSet, and is named as
-    the reason; with a policy of no restarts the reason would be the number of restarts.
+    All defaults of its webhook are set here, so that the object is the same if the webhook is down.
+    There is no failurePolicy: then the first Job that fails fails the JobSet, and is named as the
+    reason; with a policy of no restarts the reason would be the number of restarts.
     """
 
     kind = Kind(
@@ -117,7 +115,7 @@ class JobSet:
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         job = job_spec(plan)
-        job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
+        job.pop("ttlSecondsAfterFinished")  # the JobSet's setting covers its Jobs
         spec = {
             "suspend": bool(plan.settings.queue),
             "network": {
@@ -139,11 +137,11 @@ class JobSet:
 
 
 class TrainJob:
-    """A TrainJob of Kubeflow Trainer, which sets PET_* in every container, on a TrainingRuntime of
-    the run's own.
+    """A TrainJob of Kubeflow Trainer, which sets PET_* in every container, with a TrainingRuntime
+    for this run.
 
-    What a TrainJob may change of a shared runtime leaves out probes, shared memory and much else,
-    so the run brings its own runtime with the whole pod in it. The Trainer makes a JobSet of both.
+    A TrainJob cannot change probes, shared memory and much else of a shared runtime, so the run
+    brings a runtime with the whole pod. The Trainer makes a JobSet of both.
     """
 
     kind = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", needs="Kubeflow Trainer")
@@ -152,13 +150,13 @@ class TrainJob:
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         job = job_spec(plan)
         job.pop("ttlSecondsAfterFinished")
-        # Marks the replicated job that trains
+        # Label of the replicated job that trains
         step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
         template = {"metadata": {"labels": {**plan.labels, **step}}, "spec": job}
         job_set = {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "successPolicy": {"operator": "All"},
-            # Its container's name, too
+            # Also the name of its container
             "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],
         }
         runtime = {
@@ -178,9 +176,9 @@ class TrainJob:
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
-    """Have the operator end a run at its deadline and remove its pods."""
+    """Return the policy by which the operator ends a run at its deadline and removes its pods."""
     return {
-        "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
+        "cleanPodPolicy": "Running",  # keep failed pods, which show the node to examine
         "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
         "suspend": bool(plan.settings.queue),
@@ -188,8 +186,8 @@ def run_policy(plan: KubernetesPlan) -> Object:
 
 
 def replicas(count: int, template: Object) -> Object:
-    """Return one entry of the replica specs; the operator sets the pods' restart policy from the
-    entry's.
+    """Return one entry of the replica specs; the operator takes the restart policy from the entry,
+    not the pod.
     """
     spec = {key: value for key, value in template["spec"].items() if key != "restartPolicy"}
     return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}
@@ -233,7 +231,8 @@ class MPIJob:
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         spec = {
             "slotsPerWorker": plan.run.cluster.slots,
-            "sshAuthMountPath": "/etc/mpi-operator-ssh",  # else the operator's keys are over ~/.ssh
+            # Otherwise the operator mounts its keys over ~/.ssh
+            "sshAuthMountPath": "/etc/mpi-operator-ssh",
             "runPolicy": run_policy(plan) | {"backoffLimit": 0},  # of the launcher pod's Job
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _waiting_pod(plan)),
@@ -250,7 +249,7 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
         "name": "launcher",
         "image": container["image"],
         "command": ["sleep", str(plan.deadline_s)],
-        "securityContext": {  # as the Pod Security Standard "restricted" wants it
+        "securityContext": {  # required by the Pod Security Standard "restricted"
             "runAsNonRoot": True,
             "runAsUser": 65534,
             "allowPrivilegeEscalation": False,
@@ -279,7 +278,8 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
     }
 
 
-LAUNCHERS: dict[str, Launcher] = {  # by name; what makes others first: it would make them anew
+# By name, in order of deletion: controllers would recreate the objects that they own
+LAUNCHERS: dict[str, Launcher] = {
     "trainjob": TrainJob(),
     "jobset": JobSet(),
     "pytorchjob": PyTorchJob(),
@@ -289,9 +289,9 @@ LAUNCHERS: dict[str, Launcher] = {  # by name; what makes others first: it would
 
 
 def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
-    """Return Secret, Service, claims and what the launcher submits; the last one owns the others.
+    """Return Secret, Service, claims and the launcher's objects; the last one owns the others.
 
-    `keys` by file name.
+    `keys` are by file name.
     """
     launcher = LAUNCHERS[plan.settings.launcher]
     services = [service(plan)] if launcher.service else []
@@ -299,7 +299,7 @@ def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
 
 
 def claims(plan: KubernetesPlan) -> list[Object]:
-    """Return the claims of the machine family: a domain of NVLinks between nodes, their RDMA
+    """Return the claims of the machine family: for NVLink domains that span nodes, and for RDMA
     interfaces.
     """
     profile = plan.settings.profile
@@ -325,8 +325,8 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:
-    """Return whether every run with this launcher makes such objects; the cluster may lack or
-    forbid other kinds.
+    """Return whether every run with this launcher makes objects of the kind; other kinds may be
+    missing or forbidden.
     """
     return kind in (launcher.kind, *_ALWAYS)
 

@@ -1,4 +1,4 @@
-"""The logs of a run's pods, and its events, as files."""
+"""Write the logs of a run's pods, and its events, to files."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ from seatrial.text.redact import Secrets
 
 POD_LOGS = "pod-logs"
 EVENTS = "events.txt"
-_AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
+_AT_ONCE = 16  # parallel requests, each forwarded to a kubelet
 _REQUEST_S = 15.0
-_MAX_EVENTS = 10_000  # the last ones
+_MAX_EVENTS = 10_000  # most events that are kept, the latest ones
 
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """One container's log: its file below the folder of logs, and the title above it."""
+    """One container's log: its file in the log folder, and the title line of the file."""
 
     file: str
     pod: str
@@ -35,10 +35,10 @@ class PodLog:
 def write_pod_logs(
     api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets
 ) -> None:
-    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic),
-    the head first.
+    """Write the end of every container's log into `folder` until `deadline` (time.monotonic), the
+    head first.
 
-    A log that cannot be read gets a file that says why, so that every pod has its files.
+    A log that cannot be read gets a file with the reason, so that every pod has its files.
     """
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -49,7 +49,7 @@ def write_pod_logs(
             if left_s > 0:
                 text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
         except SeatrialError as error:
-            # It never ran, its kubelet is silent: a state worth keeping too
+            # For example, it never ran or its kubelet is silent: worth recording too
             text = f"# no log: {error}\n".encode()
         title = f"# {log.title}\n".encode()
         write_log(folder / log.file, title + text, secrets)
@@ -58,13 +58,13 @@ def write_pod_logs(
 
 
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
+    """Return the logs to read: coordinator.log of the head, worker-NAME.log of other nodes, and
     sidecars. Pure.
 
-    The head is the first pod with a node's role; pods without it have logs by their own name.
+    The head is the first pod with the role of a node; logs of other pods are named after the pod.
     """
     nodes: list[Object] = []
-    others: list[Object] = []  # what an operator runs besides: the MPI operator's launcher
+    others: list[Object] = []  # pods of an operator: the MPI operator's launcher
     for pod in pods:
         role = pod["metadata"]["labels"].get(ROLE)
         kind = nodes if role == NODE_ROLE else others
@@ -81,8 +81,8 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
 
 
 def _of_pod(pod: Object, called: str) -> list[PodLog]:
-    """Return the logs of a pod: its first container's is called as the pod, others have their name
-    too.
+    """Return the logs of a pod: CALLED.log of its first container, CALLED.CONTAINER.log of
+    others.
     """
     spec = pod["spec"]
     status = pod.get("status", {})
@@ -140,9 +140,7 @@ def events_text(events: Iterable[Object], name: str) -> str:
 
 
 def _event_line(event: Object) -> str:
-    """Return the line of an event: when, its type and reason, of what, how often, and the
-    message.
-    """
+    """Return an event as a line: time, type, reason, object, count and message."""
     involved = event["involvedObject"]
     about = f"{involved.get('kind')}/{involved.get('name')}"
     count = event.get("count") or 1
@@ -156,9 +154,7 @@ def _event_line(event: Object) -> str:
 
 
 def _time(event: Object) -> str:
-    """Return when the event was last seen, as the API server writes it; empty where that is not
-    known.
-    """
+    """Return when the event was last seen, as the API server formats it; empty if unknown."""
     series: Mapping[str, str] = event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     if last:

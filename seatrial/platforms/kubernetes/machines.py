@@ -15,16 +15,16 @@ from seatrial.platforms.container import has_amd_gpus
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-Manifest = dict[str, Any]  # or a part of one
-Networks = tuple[tuple[str, str], ...]  # of interfaces
+Manifest = dict[str, Any]  # a manifest, or a part of one
+Networks = tuple[tuple[str, str], ...]  # (interface, network) pairs
 GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
 GIB_INSTALLER_ARM64 = (
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
 )
 TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.19"
-# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source
-# the script and copy no values, so they hold only where it is not there or says nothing.
+# Settings of the A4 recipe for gIB; NCCL_NET=gIB comes with the plugin. Google advises to source
+# the script instead of copying values, so these are only defaults.
 _A4_RECIPE = {
     "NCCL_CROSS_NIC": "0",
     "NCCL_NET_GDR_LEVEL": "PIX",
@@ -68,10 +68,11 @@ _TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds n
 class Machine:
     """Pod settings of one family of machines.
 
-    `networks` are (interface, network) pairs for GKE's multi-networking; `gpus` per node, 0 where
-    the cluster file says. `source` is a script in the pod that sets NCCL's environment, over
-    `defaults` and, in every rank, under the NCCL_* of `env`. `compute_domain`: NVLink spans nodes,
-    by NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces come by claims instead of annotations.
+    `networks` are (interface, network) pairs for GKE's multi-networking. `gpus` are per node; 0 if
+    the cluster file sets them. `source` is a script in the pod that sets NCCL's environment: it
+    overrides `defaults`, and the NCCL_* of `env` override it in every rank. `compute_domain`:
+    NVLink spans nodes, by NVIDIA's ComputeDomain. `rdma_claims`: the number of RDMA interfaces that
+    come by claims instead of annotations.
     """
 
     gpus: int = 0
@@ -97,7 +98,7 @@ class Machine:
 
     @property
     def network_annotations(self) -> dict[str, str]:
-        """GKE's annotations: which networks the pod's interfaces are on."""
+        """GKE's annotations that attach the pod's interfaces to networks."""
         if not self.networks:
             return {}
         interfaces = [
@@ -110,7 +111,7 @@ class Machine:
 
     @property
     def nccl_env(self) -> dict[str, str]:
-        """The NCCL variables of ranks, which win over those of the script that nodes source."""
+        """The NCCL variables of ranks, which override those of the script that nodes source."""
         return {name: value for name, value in self.env.items() if name.startswith("NCCL_")}
 
 
@@ -153,7 +154,7 @@ def _gib(tuner: str, image: str = GIB_INSTALLER) -> Manifest:
 _GOOGLE_RDMA = (("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(8))
 
 
-MACHINES = {  # by family; `generic` is any node that offers nvidia.com/gpu
+MACHINES = {  # by family; `generic` is any node with nvidia.com/gpu
     "generic": Machine(),
     "a3-mega": Machine(
         gpus=8,
@@ -219,7 +220,7 @@ MACHINES = {  # by family; `generic` is any node that offers nvidia.com/gpu
         compute_domain=True,
         rdma_claims=8,
         host_ipc=True,
-        # Its gIB is in the image (nccl-gib-a4x-max-arm64), not installed beside it.
+        # The image contains gIB (nccl-gib-a4x-max-arm64), so it is not installed here.
         source=f"{GIB}/scripts/set_nccl_env.sh",
         env={"NCCL_NET": "gIB", "NCCL_SOCKET_IFNAME": "eth0,eth1"},
     ),

@@ -1,4 +1,4 @@
-"""The names and labels of one run's objects, and what a launcher gets to work with. Pure."""
+"""The names and labels of one run's objects, and the input of launchers. Pure."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -8,14 +8,15 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
-KIND = "kubernetes"  # of the folders of runs on this machine
-RUN_ID = "seatrial/run-id"  # label of everything that a run makes
+KIND = "kubernetes"  # name of the state folder of runs
+RUN_ID = "seatrial/run-id"  # label of all objects of a run
 CLUSTER = "seatrial/cluster"
-# Annotation: whose it is, and the only one who can tell whether its run still lives
+# Annotation: the owner, who alone can tell whether the run's process still lives
 OWNER = "seatrial/owner"
-# Annotation of its Secret: the pod of this namespace that tends the run, where it is one
+# Annotation of the run's Secret: the pod of this namespace that manages the run, if it is a pod
 TENDED_BY = "seatrial/pod"
-EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
+# Annotation: after this time, any owner may treat the run as abandoned
+EXPIRES = "seatrial/expires"
 
 Object = dict[str, Any]
 _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
@@ -23,10 +24,9 @@ _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 c
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if
-    anything.
+    """A kind of object of the API server; `needs` says what to install for it, if anything.
 
-    `older` is the version to read it by where the cluster does not serve the other one yet.
+    `older` is an API version to read it by if the cluster does not serve `api_version`.
     """
 
     api_version: str
@@ -37,7 +37,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """Names and labels of a run's objects. `name` is that of parent, Service and Secret alike."""
+    """Names and labels of a run's objects; parent, Service and Secret are all called `name`."""
 
     run: Run
     settings: KubernetesPlatform
@@ -83,9 +83,9 @@ class KubernetesPlan:
         }
 
     def parent_metadata(self) -> Object:
-        """Return the metadata of what is submitted: Kueue reads queue and priority there.
+        """Return the metadata of the launcher's object, with the queue and priority for Kueue.
 
-        Without Kueue, pods have the priority class.
+        Without Kueue, the priority class is set on pods.
         """
         queue_labels = {
             "queue-name": self.settings.queue,
@@ -96,9 +96,9 @@ class KubernetesPlan:
 
 
 def plan(run: Run, owner: str | None = None, pod: str | None = None) -> KubernetesPlan:
-    """Return the plan of a run; with an `owner`, of one that is submitted now.
+    """Return the plan of a run; with an `owner`, of a run that is submitted now.
 
-    Raises InputError where names get too long.
+    Raises InputError if names get too long.
     """
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
@@ -118,10 +118,7 @@ def selector(run_id: str | None = None) -> str:
 
 
 def conditions(manifest: Object | None) -> dict[str, Object]:
-    """Return the conditions of an object, by type.
-
-    Some controllers write entries of another form, which are left out.
-    """
+    """Return the conditions of an object, by type, ignoring entries of another form."""
     entries = (manifest or {}).get("status", {}).get("conditions", ())
     return {each["type"]: each for each in entries if "type" in each}
 

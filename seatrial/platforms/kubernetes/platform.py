@@ -58,21 +58,21 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 try:
-    from yaml import CSafeDumper as Dumper  # libyaml's is many times faster
+    from yaml import CSafeDumper as Dumper  # libyaml's dumper is many times faster
 except ImportError:  # PyYAML was built without it
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
 
 
 log = logging.getLogger("seatrial.launch")
 
-_TRIES = 10  # a second apart
+_TRIES = 10  # tries of a submission, a second apart
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 
 
 class Kubernetes:
     """Nodes as pods of one cluster, in one namespace.
 
-    Raises InputError where parts of its file do not fit together.
+    Raises InputError if parts of the cluster file do not fit together.
     """
 
     def __init__(self, cluster: "Cluster") -> None:
@@ -85,9 +85,7 @@ class Kubernetes:
         self._launcher = LAUNCHERS[cluster.platform.launcher]
 
     def render(self, run: Run) -> Rendered:
-        """Render the manifests as YAML, by kind; secrets, which each run makes anew, are left
-        out.
-        """
+        """Render the manifests as YAML, by kind, without the secrets, which each run creates."""
         planned = plan(run)
         secret_files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>")
         files = {}
@@ -98,10 +96,10 @@ class Kubernetes:
         return Rendered(files, self._testbed_of(planned, reached, ""))
 
     def launch(self, run: Run) -> Testbed:
-        """Make keys and objects, the owner of the others last, and wait until every sshd answers.
+        """Create keys and objects, the owner of the others last, and wait until every sshd answers.
 
-        Raises MissingError before anything is made where the cluster does not know a kind, and
-        LaunchError where the pods cannot be ready.
+        Raises MissingError, before creating anything, if the cluster lacks a kind, and LaunchError
+        if the pods cannot get ready.
         """
         run_key = new_key_pair()
         host_key = new_key_pair()
@@ -126,8 +124,8 @@ class Kubernetes:
         return self._testbed(planned, bring_up.wait(), host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
-        """Make the object that owns the others; retry if the Trainer's webhook has not seen the new
-        runtime yet.
+        """Create the object that owns the others; retry while the Trainer's webhook does not see
+        the new runtime.
         """
         for _ in range(_TRIES):
             with suppress(RuntimeUnseenError):
@@ -136,9 +134,7 @@ class Kubernetes:
         return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
-        """Return the testbed of the pods that are up, all or some. Raises InputError without
-        any.
-        """
+        """Return the testbed of the pods that are up. Raises InputError if there are none."""
         folder = states.run_folder(run_id, KIND)
         nodes = self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
         pods = [pod for pod in nodes if is_up(pod)]
@@ -157,7 +153,7 @@ class Kubernetes:
     ) -> Testbed:
         """Return the testbed of these pods, in topology order.
 
-        `level` is the one at which a missing right to see the nodes is logged.
+        `level` is the log level for a missing right to read nodes.
         """
         labels = self._node_labels(level)
         in_order = ordered(pods, labels)
@@ -177,7 +173,7 @@ class Kubernetes:
     def _testbed_of(
         self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str
     ) -> Testbed:
-        """Return the testbed of nodes whose pods and addresses are `reached`."""
+        """Return the testbed of the nodes in `reached`: (pod, address) by node name."""
         cluster = planned.run.cluster
         nodes = []
         pod_of = {}
@@ -204,8 +200,8 @@ class Kubernetes:
         )
 
     def _node_labels(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
-        """Return the labels of every node; without the right to look, hosts stay in the order of
-        the pods.
+        """Return the labels of every node; without the right to read nodes, {}, so that hosts keep
+        the order of the pods.
         """
         try:
             nodes = self._api.list(NODE)
@@ -219,7 +215,7 @@ class Kubernetes:
         return labels
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        """Write the logs of all pods, read until `timeout_s` is over, and the events of the run."""
+        """Write the logs of all pods, read for at most `timeout_s`, and the events of the run."""
         if not states.run_folder(run_id, KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
@@ -228,15 +224,15 @@ class Kubernetes:
         write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        """Take the mark off the run's Secret by which its pods end without this process.
+        """Remove the mark from the run's Secret that ends its pods with this process.
 
-        Returns false where no pod has a node yet.
+        Return false if no pod has a node yet.
         """
         if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
         for secret in self._api.list(SECRET, selector(run_id)):
             metadata = secret["metadata"]
-            # Its end is theirs no more
+            # Remove the mark, so that the pods no longer end with that pod
             if TENDED_BY in (metadata.get("annotations") or {}):
                 name = metadata["name"]
                 no_mark = {"metadata": {"annotations": {TENDED_BY: None}}}
@@ -245,18 +241,18 @@ class Kubernetes:
         return True
 
     def teardown(self, run_id: str) -> None:
-        """Delete everything of the run by its label, and wait until the pods are gone.
+        """Delete everything with the run's label, and wait until the pods are gone.
 
-        Kinds that are of other launchers may be refused; of the others the first refusal is raised,
-        once all were tried.
+        Refusals for kinds of other launchers are ignored; for other kinds, the first refusal is
+        raised after all were tried.
         """
         refused: list[SeatrialError] = []
         for kind in kinds():
             try:
                 self._api.delete_all(kind, selector(run_id))
             except SeatrialError as error:
-                # What other launchers make need not be allowed, or be served just now. And hundreds
-                # of pods take longer than a request may: whether they go is seen below.
+                # Kinds of other launchers may be forbidden or unavailable. Deleting hundreds of
+                # pods takes longer than a request may: whether they are gone is checked below.
                 is_fatal = kind != POD or isinstance(error, MissingError)
                 if is_fatal and needs(self._launcher, kind):
                     refused.append(error)
@@ -269,7 +265,7 @@ class Kubernetes:
         return leftovers(self._api, self._launcher)
 
     def missing(self) -> list[Reason]:
-        # Only here: rendering starts in no time
+        # Imported only here, so that rendering starts fast
         from seatrial.platforms.kubernetes.doctor import problems
 
         return problems(self._api, self._cluster, self._settings)
@@ -279,14 +275,16 @@ platform = Kubernetes
 
 
 class _Plain(Dumper):
-    """Write no anchors and aliases."""
+    """A dumper that writes no anchors and aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
-    """Yield what does not fit together in a cluster file; each begins with the field to change."""
+    """Yield settings of a cluster file that do not fit together; each begins with the field to
+    change.
+    """
     name = settings.machine
     profile = MACHINES[name]
     if cluster.image is None:
@@ -328,7 +326,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]
 def _network_problems(
     cluster: "Cluster", settings: KubernetesPlatform, profile: Machine
 ) -> Iterator[str]:
-    """Yield what does not fit the machine's networks."""
+    """Yield settings that do not fit the machine's networks."""
     name = settings.machine
     if settings.host_network and cluster.ssh_port == 22:
         yield (

@@ -1,4 +1,6 @@
-"""The pod that is one node: the entry point, the run's keys, GPUs, what the machine needs. Pure."""
+"""The pod of one node: the entry point, the run's keys, GPUs, and the needs of the machine family.
+Pure.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,12 +20,12 @@ if TYPE_CHECKING:
 
 ROLE = "seatrial/role"
 NODE_ROLE = "node"
-# Claims
+# Names of claims
 CHANNEL = "compute-domain-channel"
 RDMA = "rdma"
 _HOSTNAME = "kubernetes.io/hostname"
 _TAS = "kueue.x-k8s.io/podset"
-# GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
+# Taints of GPU nodes that keep other pods away; GKE's announces maintenance
 _TOLERATED = (
     {"key": "nvidia.com/gpu", "operator": "Exists"},
     {"key": "amd.com/gpu", "operator": "Exists"},
@@ -39,10 +41,9 @@ _MAX_NAMED = 4
 # Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts),
 # GoogleCloudPlatform/gcs-fuse-csi-driver.
 GCS_FUSE = "gcsfuse.csi.storage.gke.io"
-# Where GKE puts the disks of a node pool with ephemeral SSD
+# Mount point of the disks of a GKE node pool with ephemeral SSD
 _LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"
-# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends
-# what reads from it.
+# No limits: a sidecar with low limits would throttle or end its readers.
 _UNLIMITED = {
     "gke-gcsfuse/cpu-limit": "0",
     "gke-gcsfuse/memory-limit": "0",
@@ -75,7 +76,7 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
 
 
 def _topology(settings: KubernetesPlatform) -> dict[str, str]:
-    """Return Kueue's annotation for the one that is set of required, preferred and
+    """Return Kueue's annotation for the topology setting that is set: required, preferred or
     unconstrained.
     """
     chosen = settings.topology.model_dump(exclude_defaults=True) if settings.topology else {}
@@ -92,7 +93,7 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
     )
     spec: Object = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
+        "terminationGracePeriodSeconds": 5,  # the entry point exits at once on TERM
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(plan, profile, container)],
@@ -119,7 +120,7 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
 
 
 def _filled(spec: Object) -> Object:
-    """Return the entries that have a value."""
+    """Return the entries that are not None or empty."""
     return {key: value for key, value in spec.items() if value not in (None, [], {})}
 
 
@@ -134,8 +135,8 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
         "command": ENTRY_POINT,
         "env": _env(plan, profile),
         "ports": [{"name": "ssh", "containerPort": cluster.ssh_port}],
-        # A node is ready when its sshd answers with the run's own host key, looked at every second
-        # until it does.
+        # A node is ready when its sshd answers with the run's host key; checked every second until
+        # then.
         "startupProbe": {
             "exec": {"command": READY},
             "periodSeconds": 1,
@@ -155,13 +156,13 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
         ],
     }
     made = merged(_filled(container), plan.settings.container)
-    if made["securityContext"].get("privileged"):  # Kubernetes refuses both together
+    if made["securityContext"].get("privileged"):  # Kubernetes refuses `privileged` without it
         made["securityContext"]["allowPrivilegeEscalation"] = True
     return made
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """Return the claims that `claims` of the launchers makes templates of."""
+    """Return the pod's references to the claim templates that `launchers.claims` makes."""
     names = [
         name
         for name, needed in ((CHANNEL, profile.compute_domain), (RDMA, profile.rdma_claims))
@@ -181,7 +182,7 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
         **plan.run.cluster.env,
     }
     if plan.settings.secret_env:
-        # the image keeps what looks like a secret out of SSH sessions, and so of ranks
+        # the image removes variables that look like secrets from SSH sessions, and so from ranks
         values["SEATRIAL_PASS_ENV"] = " ".join(plan.settings.secret_variables())
     secrets = [
         {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
@@ -191,7 +192,7 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
 
 
 def _affinity(plan: KubernetesPlan) -> Object:
-    """Return one pod per node, on the nodes that were asked for."""
+    """Return the affinity: one pod per node, on the requested nodes."""
     apart = {
         "labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE}},
         "topologyKey": _HOSTNAME,
@@ -233,9 +234,7 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
 
 
 def is_selected(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
-    """Return whether the settings select a node: by its host name, and by labels that must be
-    equal, as `node_selector` returns them.
-    """
+    """Return whether the settings select a node, by its host name and by the labels `selected`."""
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     host = labels.get(_HOSTNAME, metadata["name"])
@@ -283,25 +282,25 @@ def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object
 
 
 def limits(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
-    """Return the limits of a node's container, which are its requests too: GPUs, and those of the
-    cluster file.
+    """Return the limits of a node's container, which are also its requests: GPUs, and the cluster
+    file's resources.
     """
     gpus = {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {}
     return {**gpus, **{name: str(quantity) for name, quantity in settings.resources.items()}}
 
 
 def is_fabric(resource: str) -> bool:
-    """Return whether a resource is, by its name, a device that nodes reach each other by."""
+    """Return whether a resource is, by its name, a device for traffic between nodes."""
     return "/" in resource and bool(_FABRIC_WORDS & set(re.split(r"[^a-z0-9]+", resource.lower())))
 
 
 def not_requested(
     nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform
 ) -> Reason | None:
-    """Return the fabric's devices that `nodes` offer and a run of GPUs does not request; None if
-    there are none.
+    """Return the reason if `nodes` offer fabric devices that a run with GPUs does not request; else
+    None.
 
-    Google's machines have their RDMA by networks or claims of the machine family.
+    Google's machines get RDMA by networks or claims of the machine family instead.
     """
     if cluster.nodes < 2 or not cluster.gpus or MACHINES[settings.machine].accelerator:
         return None
@@ -353,7 +352,7 @@ def _source(volume: Volume, host_network: bool) -> Object:
             attributes = {"bucketName": volume.bucket}
             if volume.mount_options:
                 attributes["mountOptions"] = volume.mount_options
-            if host_network:  # the metadata server cannot tell such a pod from its node
+            if host_network:  # the metadata server cannot distinguish such a pod from its node
                 attributes["hostNetworkPodKSA"] = "true"
             return {
                 "csi": {"driver": GCS_FUSE, **_read_only(volume), "volumeAttributes": attributes}
@@ -362,5 +361,6 @@ def _source(volume: Volume, host_network: bool) -> Object:
             return {"nfs": {"server": volume.server, "path": volume.path, **_read_only(volume)}}
         case Pvc():
             return {"persistentVolumeClaim": {"claimName": volume.claim, **_read_only(volume)}}
-        case LocalSsd():  # a node without them is reported, and its boot disk not used
+        # Type Directory: a node without these disks is reported, instead of using its boot disk
+        case LocalSsd():
             return {"hostPath": {"path": _LOCAL_SSD, "type": "Directory"}}

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _MADE = ("create", "patch", "list", "deletecollection")
-# Of every run, besides what its launcher makes
+# Rights of every run, in addition to those for its launcher's objects
 _RIGHTS = (
     Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
     Permission("", "services", _MADE, "give the nodes names"),
     Permission(
         "", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"
     ),
-    # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as
-    # well.
+    # A WebSocket is opened with GET; since Kubernetes 1.35 the API server requires create too.
     Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
     Permission(
         "",
@@ -48,8 +47,8 @@ _QUEUE_RIGHTS = (
 
 
 def qualify_rights(cluster: "Cluster") -> list[Permission]:
-    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants
-    exactly these.
+    """Return the additional rights that `qualify` needs, exactly those that
+    deployments/kubernetes/qualify.yaml grants.
     """
     if cluster.qualify is None:
         return []

@@ -1,9 +1,9 @@
-"""Nodes of a Kubernetes cluster in and out of service: idle ones by their pods, the gate by a taint
-and a condition.
+"""Nodes of a Kubernetes cluster in and out of service: idle nodes by their pods, the gate by a
+taint and a condition.
 
-New and repaired nodes come with the taint, which a machine image, Karpenter or an operator puts on
-them. A pass takes it off and sets the condition `SeatrialQualified`, which
-node-readiness-controller and others read.
+New and repaired nodes have the taint, which a machine image, Karpenter or an operator sets. A pass
+removes it and sets the condition `SeatrialQualified`, which node-readiness-controller and others
+read.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from seatrial.platforms.kubernetes.pod import is_selected, node_selector, taints
 from seatrial.platforms.kubernetes.topology import LEVELS
 from seatrial.platforms.service import ServiceNode, State, taken
 
-# The taint of nodes that wait for a test, where the cluster file says no other
+# Default taint of nodes that wait for a test
 GATE = "seatrial/gate"
 CONDITION = "SeatrialQualified"
-DEADLINE_S = 300.0  # of a test, after which Kubernetes ends it
-_QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
+DEADLINE_S = 300.0  # after this time Kubernetes ends a test
+_QUEUE_TIMEOUT_S = 60.0  # short, since the nodes were just idle
 _START_TIMEOUT_S = 180.0
 _HOSTNAME = "kubernetes.io/hostname"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"  # the taint of a cordoned node
-# The Cluster Autoscaler removes a node with such a pod, and below -10 does not keep or add one for
-# it.
+# The Cluster Autoscaler may remove a node with such a pod, and adds no node for a pod with a
+# priority below -10.
 _EVICTABLE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 _OVER = ("Succeeded", "Failed")
 _SYSTEM = "kube-system"
@@ -51,7 +51,7 @@ class KubernetesService:
         self._nodes = Cordon(self._api)
 
     def nodes(self) -> list[ServiceNode]:
-        """Return the nodes that the settings select, each with who uses it, or why it is out of
+        """Return the nodes that the settings select, each with its user, or why it is out of
         service.
         """
         selected = node_selector(self._cluster, self._settings)
@@ -64,9 +64,9 @@ class KubernetesService:
         return chosen
 
     def _node(self, node: Object, user: str) -> ServiceNode:
-        """Return a node as the gate sees it; `user` is the pod that has it, or empty.
+        """Return the node and its state; `user` is the pod that uses it, or "".
 
-        A node that is ill counts as busy: no test would start there, and it need not stay so.
+        A node that is not Ready counts as busy: no test would start there, and it may recover.
         """
         name = node["metadata"]["name"]
         group = leaf(node["metadata"].get("labels") or {})
@@ -96,8 +96,8 @@ class KubernetesService:
         )
 
     def _users(self) -> dict[str, str]:
-        """Return the pod that has each node or waits for it: with GPUs one that asks for any, else
-        any but daemons.
+        """Return the pod that uses or is nominated for each node, ignoring our own pods and those
+        that do not count.
         """
         users: dict[str, str] = {}
         for pod in self._api.list_everywhere(POD):
@@ -114,8 +114,8 @@ class KubernetesService:
     def _counts(self, pod: Object) -> bool:
         """Return whether the pod makes a node busy.
 
-        With GPUs only one that asks for some; without, any but those of daemons and of the system,
-        which are on each node.
+        With GPUs, only pods that request some; without, all pods except those of daemons and of the
+        system.
         """
         if self._cluster.gpus:
             resource = gpu_resource(self._cluster)
@@ -127,8 +127,8 @@ class KubernetesService:
         return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
 
     def take(self, names: Sequence[str]) -> Cluster:
-        """Return the cluster of these nodes alone, with pods that may start at the gate and give
-        way.
+        """Return the cluster limited to these nodes, whose pods tolerate the gate and give way to
+        others.
         """
         settings = self._settings
         gates = []
@@ -156,9 +156,9 @@ class KubernetesService:
         self._set_condition(name, "False", code, f"{code} in run {run_id}")
 
     def let_in(self, name: str) -> None:
-        """Set the condition to passed and take the taints off.
+        """Set the condition to passed and remove the taints.
 
-        Raises InputError for a node that has none of them.
+        Raises InputError for a node without these taints.
         """
         keys = _keys(self._nodes.find(name))
         if not keys & {self._gate, TAINT}:
@@ -167,17 +167,16 @@ class KubernetesService:
             )
         self._set_condition(name, "True", "Passed", "passed its test")
         if self._gate in keys:
-            node = self._nodes.find(name)  # the condition has changed it
+            node = self._nodes.find(name)  # the condition has changed the resource version
             others = [taint for taint in taints_of(node) if taint["key"] != self._gate]
             self._nodes.patch(node, {"taints": others})
         if TAINT in keys:
             self._nodes.release(name)
 
     def _set_condition(self, name: str, status: str, code: str, message: str) -> None:
-        """Set the node's condition, since now.
+        """Set the node's condition, as of now.
 
-        `code` becomes its reason: `image-pull` is ImagePull, as reasons of conditions are in camel
-        case.
+        `code` becomes its reason in camel case: `image-pull` becomes ImagePull.
         """
         from kubernetes import client
 
@@ -193,7 +192,8 @@ class KubernetesService:
         }
         core = client.CoreV1Api(self._api.client)
         with self._api.explained(f"patch the status of Node {name}"):
-            # Conditions are merged by their type; a merge patch would replace those of the kubelet.
+            # A strategic merge patch merges conditions by type; a merge patch would replace the
+            # kubelet's.
             form = "application/strategic-merge-patch+json"
             core.patch_node_status(
                 name, {"status": {"conditions": [condition]}}, _content_type=form, **LIMIT
@@ -201,9 +201,9 @@ class KubernetesService:
 
 
 def leaf(labels: dict[str, str]) -> str:
-    """Return the narrowest level of the topology above the node itself; empty where it has none.
+    """Return the label value of the narrowest topology level above the node; empty without labels.
 
-    Nodes with the same one count as behind one switch.
+    Nodes with the same value count as behind one switch.
     """
     for level in reversed(LEVELS):
         if level != _HOSTNAME and labels.get(level):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from seatrial.platforms.kubernetes.plan import Object
 
-# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
+# Labels from the widest to the narrowest level; without any, nodes keep the order of the pods.
 LEVELS = (
     "topology.kubernetes.io/zone",
     "cloud.google.com/gce-topology-block",
@@ -13,7 +13,7 @@ LEVELS = (
     "cloud.google.com/gce-topology-host",
     "network.topology.nvidia.com/accelerator",
     "network.topology.nvidia.com/block",
-    # Of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
+    # From NVIDIA's GPU feature discovery: the nodes that NVLink connects (NVL72)
     "nvidia.com/gpu.clique",
     "kubernetes.io/hostname",
 )
@@ -25,12 +25,12 @@ def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """Return the nodes of each zone, block and so on; its name is the values of the labels from the
-    widest level on.
+    """Return the nodes of each zone, block and so on; the name is the path of label values from the
+    widest level.
     """
     members = defaultdict[str, set[str]](set)
     for node, labels in labels_by_node.items():
-        for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
+        for end, level in enumerate(LEVELS[:-1], start=1):  # all levels but the hostname
             if labels.get(level):
                 name = "/".join(filter(None, topology_key(labels)[:end]))
                 members[name].add(node)
@@ -53,9 +53,9 @@ def ordered(
 
 
 def names(pods: Sequence[Object]) -> list[str]:
-    """Return the names of nodes as in Kubernetes, as people cordon them.
+    """Return the names of the Kubernetes nodes, by which people cordon them.
 
-    Pods that share a node are named as the pod.
+    If pods share a node, the names of the pods.
     """
     hosts = [pod["spec"].get("nodeName") for pod in pods]
     is_shared = None in hosts or len(set(hosts)) < len(hosts)
@@ -72,14 +72,14 @@ def address(pod: Object, *, by_name: bool) -> str:
     if not by_name:
         return str(pod["status"]["podIP"])
     host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
-    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
+    # Pods of a PyTorchJob have neither; each has a Service with the pod's name instead.
     own = host if all(host) else [pod["metadata"]["name"]]
     return ".".join((*own, pod["metadata"]["namespace"], "svc"))
 
 
 def _index(pod: Object) -> tuple[bool, int]:
-    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers. Pods that
-    have none are equal.
+    """Return a sort key: the index in a Job, or of a Kubeflow replica with the master before
+    workers; equal for pods without one.
     """
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"

@@ -15,8 +15,8 @@ from seatrial.platforms.kubernetes.kueue import Queued, waits_for
 from seatrial.platforms.kubernetes.plan import Object, conditions, true_condition
 from seatrial.text.lines import first_line, one_line
 
-_Waits = Mapping[str, tuple[str, str]]  # code and problem by the kubelet's reason
-# Waits that do not end without a change; the kubelet tries for ever.
+_Waits = Mapping[str, tuple[str, str]]  # (code, problem) by the kubelet's reason
+# Reasons that never pass without a change, although the kubelet retries forever.
 _NEVER_STARTS: _Waits = {
     "ErrImageNeverPull": (
         "image-pull",
@@ -29,7 +29,7 @@ _NEVER_STARTS: _Waits = {
     ),
     "CrashLoopBackOff": ("container-start", "the container ends again and again"),
 }
-# Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
+# Reasons that may pass when the kubelet retries, such as a throttled pull.
 _AGAIN: _Waits = {
     "ErrImagePull": ("image-pull", "the image cannot be pulled"),
     "ImagePullBackOff": ("image-pull", "the image cannot be pulled"),
@@ -38,9 +38,9 @@ _AGAIN: _Waits = {
     "CreateContainerError": ("container-start", "the container cannot be created"),
     "RunContainerError": ("container-start", "the container cannot be started"),
 }
-_MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
-_AGAIN_S = 60.0  # by when it has come right, if ever
-_FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
+_MAX_MESSAGE = 1000  # characters; the message of a runtime's hook comes last
+_AGAIN_S = 60.0  # after this time, a problem that may pass counts as permanent
+_FINAL = re.compile(  # messages of permanent errors; those of a busy registry are in _BUSY
     (
         r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no "
         r"match(?:ing manifest)? for)\b"
@@ -48,12 +48,12 @@ _FINAL = re.compile(  # words that say that it will not, and those of a registry
     re.I,
 )
 _BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
-_NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
-# Events of a pod without a container yet; the kubelet tries again.
+_NAMES = re.compile(r'"[^"]*"')  # quoted names may contain any words
+# Events of a pod without a container yet; the kubelet retries.
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 _NOT_ADMITTED = "its pods are not admitted"
 _NOT_QUEUED = "Kueue does not queue it"
-# Events of pod-creating controllers that the API server refuses, and of Kueue; they all try again.
+# Events of controllers whose pods the API server refuses, and of Kueue; all of them retry.
 _COMPLAINTS = {
     "FailedCreate": _NOT_ADMITTED,  # a Job
     "FailedCreatePod": _NOT_ADMITTED,  # Kubeflow's training operator
@@ -66,7 +66,9 @@ _COMPLAINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A refusal to create pods; `since` is the time of its first event, in seconds."""
+    """A refusal to create pods; `since` is the time of its first event in seconds
+    (time.monotonic).
+    """
 
     text: str
     since: float
@@ -74,9 +76,9 @@ class Complaint:
 
 @dataclass(slots=True)
 class SeenObjects:
-    """The pods of a run by name, its parent, its Workload in Kueue, and complaints, as seen so far.
+    """The objects of a run as seen so far: pods by name, parent, Workload in Kueue, and complaint.
 
-    `unmounted`: by pod, why a volume or its sandbox is not there yet.
+    `unmounted`: why a pod's volume or sandbox does not exist yet, by pod name.
     """
 
     pods: dict[str, Object] = field(default_factory=dict)
@@ -84,11 +86,11 @@ class SeenObjects:
     parent: Object | None = None
     complaint: Complaint | None = None
     workload: Object | None = None
-    managed: bool = False  # Kueue has had a Workload of it, which it may make anew
+    managed: bool = False  # Kueue has had a Workload for the run, and may recreate it
     deleted: bool = False
 
     def take_pod(self, change: str, pod: Object) -> None:
-        """Note a pod; with one there, a refusal to create pods is over."""
+        """Add, replace or remove a pod; an existing pod ends a complaint."""
         name = pod["metadata"]["name"]
         if change == "DELETED":
             self.pods.pop(name, None)
@@ -103,23 +105,23 @@ class SeenObjects:
             self.take_pod("LISTED", pod)
 
     def take_parent(self, change: str, parent: Object) -> None:
-        """Note the launcher's object; only its last event says whether it is deleted."""
+        """Store the launcher's object, and whether its last event was its deletion."""
         self.parent = parent
         self.deleted = change == "DELETED"
 
     def take_workload(self, change: str, workload: Object) -> None:
-        """Note the Workload; while it waits in the queue, there is no pod to refuse."""
+        """Store the Workload; while it is queued, no pods are expected, so a complaint ends."""
         self.workload = None if change == "DELETED" else workload
         self.managed = True
         if self._needs_no_pods():
             self.complaint = None
 
     def take_event(self, event: Object, now: float) -> None:
-        """Note a refusal to create pods, or why a pod's volume or sandbox is not there, at the time
-        `now`.
+        """Store a refusal to create pods, or why a pod's volume or sandbox does not exist, at the
+        time `now`.
         """
         if complaint := _COMPLAINTS.get(event.get("reason", "")):
-            # Else it is an old one, which a watch that is begun anew lists again
+            # Otherwise it is an old event, which a restarted watch lists again
             if not self._needs_no_pods():
                 since = self.complaint.since if self.complaint else now
                 self.complaint = Complaint(f"{complaint}: {event.get('message', '')}", since)
@@ -127,25 +129,25 @@ class SeenObjects:
             self.unmounted[event["involvedObject"]["name"]] = one_line(event.get("message"))
 
     def _needs_no_pods(self) -> bool:
-        """Return whether it has some, or Kueue keeps it waiting."""
+        """Return whether the run has pods, or is queued in Kueue."""
         return bool(self.pods or (self.workload and waits_for(self.workload)))
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:
-    """Return the pods whose sshd answers, and that are here to stay."""
+    """Return the pods whose sshd answers and that are not being deleted."""
     return [pod for pod in pods if true_condition(pod, "Ready") and not _leaving(pod)]
 
 
 def is_up(pod: Object) -> bool:
-    """Return whether people can log in: it runs and has an address, though its sshd need not answer
-    yet.
+    """Return whether people can log in: the pod runs and has an address, though its sshd may not
+    answer yet.
     """
     status = pod.get("status", {})
     return bool(status.get("phase") == "Running" and status.get("podIP"))
 
 
 def placed(pods: Iterable[Object]) -> list[Object]:
-    """Return the pods that have a node, and are here to stay."""
+    """Return the pods that have a node and are not being deleted."""
     return [pod for pod in pods if pod["spec"].get("nodeName") and not _leaving(pod)]
 
 
@@ -156,8 +158,8 @@ def _leaving(pod: Object) -> bool:
 def problem_starts(
     pods: Iterable[Object], before: Mapping[str, float], now: float
 ) -> dict[str, float]:
-    """Return times (s) since when each pod, by name, has had a problem that may pass; `before` is
-    the last result.
+    """Return the times (s) since when pods have a problem that may pass, by name; `before` is the
+    previous result.
     """
     names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
     return {name: before.get(name, now) for name in names}
@@ -166,10 +168,10 @@ def problem_starts(
 def problem(
     pods: Iterable[Object], since: Mapping[str, float], now: float
 ) -> tuple[str, Reason] | None:
-    """Return the first pod that will never be ready, with a reason that names pod and node; None if
-    there is none. Pods that are being deleted do not count.
+    """Return the first pod that will never be ready, and a reason that names pod and node; None if
+    there is none.
 
-    `since` as `problem_starts` gives it, at `now`.
+    Pods that are being deleted are ignored. `since` is the result of `problem_starts` at `now`.
     """
     for pod in pods:
         name = pod["metadata"]["name"]
@@ -186,7 +188,7 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _trouble(pod: Object) -> Reason | None:
-    """Return the first error that the kubelet is retrying; None if it retries none."""
+    """Return the first error that the kubelet is retrying; None if there is none."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
     for each in waits:
         if each.get("reason") in _AGAIN:
@@ -195,9 +197,7 @@ def _trouble(pod: Object) -> Reason | None:
 
 
 def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
-    """Return the reason of a container that waits, with the cause that its message has, if it has
-    one.
-    """
+    """Return the reason of a waiting container, with the cause in its message, if there is one."""
     name = waiting["reason"]
     message = waiting.get("message")
     code, problem = waits[name]
@@ -210,17 +210,15 @@ def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
 
 
 def _is_final(message: str | None) -> bool:
-    """Return whether a message says that another try would fail as well; names in it do not
-    count.
-    """
+    """Return whether a message says that a retry would fail too, ignoring quoted names."""
     text = _NAMES.sub("", message or "")
     return bool(_FINAL.search(text)) and not _BUSY.search(text)
 
 
 def _pod_problem(pod: Object) -> Reason | None:
-    """Return why a pod will never be ready, by itself; None if it may.
+    """Return why a pod will never be ready, judged on its own; None if it may be.
 
-    An init container may end with 0, the others not at all.
+    Init containers may exit with 0, other containers must not exit.
     """
     status = pod.get("status", {})
     own = status.get("containerStatuses", ())
@@ -254,7 +252,7 @@ def describe_progress(
     queued: Queued | None = None,
     unmounted: Mapping[str, str] | None = None,
 ) -> Reason:
-    """Return the progress in one line, with what most of the others wait for; `unmounted` as in
+    """Return the progress in one line, with the most frequent reason for waiting; `unmounted` as in
     `SeenObjects`.
     """
     pods = list(pods)
@@ -271,7 +269,7 @@ def describe_progress(
 
 
 def _most(reasons: Iterable[Reason | None]) -> Reason | None:
-    """Return the most frequent reason; None without any."""
+    """Return the most frequent reason; None if there is none."""
     counted = Counter(reason for reason in reasons if reason).most_common(1)
     if counted:
         return counted[0][0]
@@ -285,17 +283,17 @@ def _waiting(cause: Reason | None) -> str:
 
 
 def _unschedulable(pod: Object) -> Reason | None:
-    """Return what the scheduler says of a pod without a node; None if it has one."""
+    """Return the scheduler's message for a pod without a node; None if it has one."""
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") != "False":
         return None
-    # Details of preemption follow, and are of no use here.
+    # Omit the details of preemption that follow.
     message = first_line(scheduled.get("message")).split(" preemption:")[0]
     return uncoded(message or scheduled.get("reason") or "")
 
 
 def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
-    """Return what a pod with a node waits for; None if it is ready."""
+    """Return what a pod with a node is waiting for; None if it is ready."""
     if true_condition(pod, "Ready"):
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from seatrial.config.cluster import Cluster, PlatformSettings
 
-# A Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
+# A Linux bridge has up to 1023 ports, but more nodes on one machine would show nothing new
 MAX_NODES = 512
 
 

@@ -19,11 +19,11 @@ from seatrial.platforms import state as states
 from seatrial.platforms.local.platform import PLATFORM
 from seatrial.platforms.local.stage import opened, read
 
-_MOST_GIVEN = 100  # runs that gave way, the last ones
+_MOST_GIVEN = 100  # most runs that gave way to remember, the latest ones
 
 
 def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
-    """Start a job on the nodes; the runs that have them are ended and returned.
+    """Start a job on the nodes; end the runs that use them, and return their ids.
 
     Raises InputError for a busy node.
     """
@@ -37,7 +37,7 @@ def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
                 raise InputError(f"{node}: is not free: {other}")
         ended = []
         for folder in states.folders("local"):
-            with suppress(InputError):  # it only just begins or ends
+            with suppress(InputError):  # the run has only just begun, or is ending
                 described = states.recall(folder)
                 if described.name == cluster and set(nodes) & set(described.node_names()):
                     ended.append(folder.name)
@@ -58,7 +58,7 @@ def end_job(cluster: str, job: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Change the stage as the command line says; see the module."""
+    """Change the simulated cluster as the command line says; see the module."""
     match list(arguments):
         case [cluster, "job", name, *nodes] if nodes:
             for run_id in start_job(cluster, name, nodes):

@@ -28,23 +28,23 @@ def main(state: Path) -> None:
     Ends with the status of the network's script if that fails.
     """
     spec = json.loads((state / "spec.json").read_text())
-    if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` keeps names
+    if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` stores names
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
         os.makedirs("/run/netns")
     network = subprocess.run(
         ["sh", str(state / "switch.sh")], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
     )
     if network.returncode:
-        sys.exit(network.returncode)  # the log ends with what the failed command says
+        sys.exit(network.returncode)  # the log ends with the message of the failed command
     nodes = [_start_node(node) for node in spec["nodes"]]
     _wait_for_networks(spec, nodes)
     server = socket.socket(socket.AF_UNIX)
-    os.chdir(state)  # the path of a socket may have 107 bytes, that of a home more
+    os.chdir(state)  # a socket path is limited to 107 bytes, which a home directory may exceed
     server.bind("keeper.sock")
     server.listen(256)
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
     print("ready", flush=True)
-    stay_s = sys.stdin.buffer.read()  # until the run closes it, or dies
+    stay_s = sys.stdin.buffer.read()  # returns when the run closes it, or dies
     time.sleep(float(stay_s or 0))
     for script in nodes:
         script.kill()
@@ -55,14 +55,15 @@ def main(state: Path) -> None:
         delete = ["ip", "netns", "del", namespace]
         subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
     if not any(os.path.exists(f"/run/netns/{namespace}") for namespace in left):
-        shutil.rmtree(state, ignore_errors=True)  # else `reap` finds them by it
+        # Otherwise kept, so that `reap` finds the namespaces
+        shutil.rmtree(state, ignore_errors=True)
 
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """Wait until every node has its address or its script has ended: an earlier connection waits a
-    second for ARP.
+    """Wait until every node has its address or its script has ended, since connecting earlier costs
+    a second of ARP.
     """
-    deadline = time.monotonic() + 20 + 0.5 * len(nodes)  # on a machine that others use too
+    deadline = time.monotonic() + 20 + 0.5 * len(nodes)  # generous, as the machine may be busy
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:
         waiting = [
@@ -70,7 +71,7 @@ def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes
             for node, script in waiting
             if not os.path.exists(node["up"]) and script.poll() is None
         ]
-        # Looking costs what the nodes need to start
+        # Checking uses processor time that nodes need to start
         time.sleep(0.005 if len(waiting) < 16 else 0.05)
 
 

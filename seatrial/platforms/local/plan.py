@@ -11,12 +11,12 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import Fault, LinkFault, NodeFault, SwitchFault
 
-# Every run has its own copy: its bridge lives in a namespace, not on the host
+# Runs can share these addresses: each run's bridge is in a namespace of its own
 NETWORK = IPv4Network("10.77.0.0/16")
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
-_END_ALL = "kill -KILL -1"  # all processes of a node but its first, which then ends too
+_END_ALL = "kill -KILL -1"  # kills all processes of a node but process 1, which then ends too
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class LocalPlan:
     nodes: tuple[LocalNode, ...]
 
     def waiting(self, cluster: Cluster) -> dict[Path, str]:
-        """Return the FIFOs at which faults wait for a check, with its name: of nodes, and of the
-        switch.
+        """Return the FIFOs at which the faults of nodes and of the switch wait, with the check that
+        they wait for.
         """
         folders = {node.name: node.folder for node in self.nodes}
         fifos: dict[Path, str] = {}
@@ -56,7 +56,7 @@ class LocalPlan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that sshd lets in: the one who started the run."""
+    """The user that sshd accepts: the one who started the run."""
 
     name: str
     uid: int
@@ -64,7 +64,7 @@ class Account:
 
 
 def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
-    """Name and number everything that a run of `cluster` needs."""
+    """Return the plan of a run of `cluster`, with names and numbers of everything in it."""
     nodes = tuple(
         LocalNode(
             index=i,
@@ -79,8 +79,8 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
 
 
 def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
-    """Return the bridge and one veth pair per node, for `ip -batch`, run inside the switch's
-    namespace.
+    """Return commands for `ip -batch` in the switch's namespace: the bridge, and a veth pair for
+    each node.
     """
     lines = [
         "link set lo up",
@@ -108,8 +108,8 @@ def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
 
 
 def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
-    """Return the script that makes the network, with the faults of links and switches, in the
-    switch's namespace.
+    """Return the script that makes the network in the switch's namespace, with faults of links and
+    switches.
     """
     node = {node.name: node for node in plan.nodes}
     slow = [
@@ -133,7 +133,7 @@ def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
     lines = [
         "set -eu",
         f"ip -batch {_quote(plan.state / 'network.batch')}",
-        # What is of no class passes
+        # Packets of no class are not limited
         *(f"tc qdisc add dev n{port} root handle 1: htb" for port in ports),
         *_begin(plan.state, commands),
     ]
@@ -152,9 +152,7 @@ def _switches(cluster: Cluster) -> list[tuple[int, SwitchFault]]:
 def _slow_link(
     number: int, source: LocalNode, target: LocalNode, rate: str | None
 ) -> tuple[str, ...]:
-    """Limit what the switch hands to `target` from `source`; the faults of the nodes' own links are
-    at their ends.
-    """
+    """Return the commands that limit the rate from `source` to `target` at the switch."""
     device = f"dev n{target.index} parent 1:"
     of_link = f"1:{number}"
     return (
@@ -171,16 +169,16 @@ def _token_bucket(rate: str) -> str:
 
 
 def _begin(folder: Path, commands: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
-    """Yield the commands by the check after which they run; those of None run at once.
+    """Yield the commands, by the check after which they run; those of None run at once.
 
-    The others wait at a FIFO until somebody opens it for writing, and remove it when they are
-    through.
+    The others wait at a FIFO until it is opened for writing, and remove it when they are done.
     """
     yield from commands.get(None, ())
     for check, later in commands.items():
         if check:
             fifo = _quote(folder / f"after-{check}")
-            kills = [command for command in later if command == _END_ALL]  # itself too, in the end
+            # Last, since it kills this shell too
+            kills = [command for command in later if command == _END_ALL]
             rest = [command for command in later if command != _END_ALL]
             yield from ("(", f"cat {fifo}", *rest, f"rm {fifo}", *kills, ") &")
 
@@ -197,24 +195,25 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     etc = _quote(node.folder / "etc")
     lines = [
         "set -eu",
-        # Its discovery goes from every node to all others
+        # IPv6 neighbour discovery would go from every node to all others
         "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",
         f"ip -batch {_quote(node.folder / INTERFACES)}",
         f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
-        # /etc as the machine has it, but for the run's own hosts and passwd. Not by binding the two
-        # files: the kernel undoes that on all nodes when the machine's own file is replaced, as
-        # each package does that adds a user.
+        # The machine's /etc, except for the run's own hosts and passwd. These two are not bind
+        # mounts: the kernel removes such a mount when the machine's file is replaced, as when a
+        # package adds a user.
         f"mkdir {etc}",
         f"mount --bind /etc {etc}",
         "mount -t tmpfs tmpfs /etc",
         f"ln -s {etc}/* /etc",
         f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
         "mount -t proc proc /proc",
-        # Open MPI names its segments by host name and pid: two runs have the same
+        # Open MPI names its segments by host name and pid, which are equal in two runs
         "mount -t tmpfs tmpfs /dev/shm",
-        # What sshd needs: as root its empty folder, as a plain user the right to a port below 1024.
+        # Needs of sshd: for root its empty folder, for a plain user the right to use a port below
+        # 1024.
         "mkdir -p /run/sshd"
         if account.uid == 0
         else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
@@ -225,7 +224,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
 
 
 def interface_batch(node: LocalNode) -> str:
-    """Return the node's own end of the network, for `ip -batch` on the node."""
+    """Return commands for `ip -batch` on the node: its end of the network."""
     return f"""\
 link set lo up
 link set eth0 address {_mac(node)}
@@ -235,10 +234,10 @@ link set eth0 up
 
 
 def neighbour_batch(plan: LocalPlan) -> str:
-    """Return every node's link address, for `ip -batch` on each node.
+    """Return commands for `ip -batch` on each node: the link addresses of all nodes.
 
-    The kernel has one neighbour table for all namespaces, of 1,024 entries (gc_thresh3) unless they
-    are permanent: with 64 nodes it would be full, and "no route to host" the answer.
+    The kernel has one neighbour table for all namespaces, limited to 1,024 entries (gc_thresh3)
+    unless they are permanent: 64 nodes would fill it, and fail with "no route to host".
     """
     return "".join(
         f"neigh replace {node.address} lladdr {_mac(node)} nud permanent dev eth0\n"
@@ -252,23 +251,23 @@ def _mac(node: LocalNode) -> str:
 
 
 def _start_sshd(node: LocalNode, account: Account) -> str:
-    """Return the command of sshd, as root or the plain user: root of a mere user namespace may not
-    change groups.
+    """Return the command that starts sshd, as root or the plain user, who is mapped to itself since
+    root of a user namespace may not change groups.
     """
     as_user = (
         ""
         if account.uid == 0
         else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
     )
-    # Not exec: the shell stays process 1 and collects what ends without a parent. -r: for a
-    # connection, sshd forks and does not start itself anew, which takes six times as long; OpenSSH
-    # 9.8 and later ignore it.
+    # Not exec: the shell stays process 1 and reaps orphans. -r: for a connection, sshd forks
+    # without executing itself again, which takes six times as long; OpenSSH 9.8 and later ignore
+    # it.
     config = _quote(node.folder / "sshd_config")
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
 def _on_nodes(fault: Fault) -> bool:
-    """Return whether nodes break themselves."""
+    """Return whether the fault is played by nodes, not by the switch."""
     return isinstance(fault, NodeFault) or (
         isinstance(fault, LinkFault) and bool(fault.state or fault.loss)
     )
@@ -312,7 +311,9 @@ def passwd_file(original: str, account: Account, home: Path) -> str:
 
 
 def sshd_config(plan: LocalPlan, node: LocalNode, environment: dict[str, str]) -> str:
-    """Return sshd's configuration: this run's key only, and limits for many connections at once."""
+    """Return sshd's configuration: only this run's key, and limits that allow many connections at
+    once.
+    """
     settings = " ".join(f'"{key}={value}"' for key, value in environment.items())
     return f"""\
 Port {plan.port}
@@ -337,7 +338,7 @@ def ssh_config(plan: LocalPlan, account: Account) -> str:
     """Return ~/.ssh/config of every node, so that `ssh node-1` and mpirun's rsh agent need no
     options.
 
-    mpirun logs in to many nodes at once, and the cores that they share take their time.
+    Timeouts are long, as mpirun logs in to many nodes at once and all share the machine's cores.
     """
     return f"""\
 Host *
@@ -356,7 +357,9 @@ Host *
 
 
 def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
-    """Return the environment of sessions: the caller's PATH, an own temporary folder, faults."""
+    """Return the environment of sessions: the caller's PATH, a separate temporary folder,
+    faults.
+    """
     path = os.environ.get("PATH", os.defpath)
     faults = [
         fault
@@ -366,10 +369,10 @@ def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
     wrong = [
         f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes
     ]
-    # Seatrial/remote/probes/devices.py reads it
+    # Read by seatrial/remote/probes/devices.py
     computing = {"SEATRIAL_COMPUTE_FAULT": wrong[-1]} if wrong else {}
     playing = [f"{name}={value}" for fault in faults for name, value in _of_training(fault)]
-    # Pretraining.py reads it
+    # Read by seatrial/remote/probes/pretraining.py
     training = {"SEATRIAL_TRAINING_FAULT": ",".join(playing)} if playing else {}
     return {
         "PATH": f"{path}:/usr/sbin:/sbin",
@@ -380,7 +383,7 @@ def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
 
 
 def _of_training(fault: NodeFault) -> Iterator[tuple[str, object]]:
-    """Yield the effects of a fault that the training itself plays."""
+    """Yield the settings of a fault that the training probe plays."""
     for name in ("sleeps_at", "loses_loader_at", "replays_wrong", "checkpoint_s"):
         if getattr(fault, name) is not None:
             yield name, getattr(fault, name)

@@ -32,7 +32,7 @@ from seatrial.system.rawlog import write_log
 from seatrial.text.lines import last_line, tail_of
 from seatrial.text.redact import Secrets
 
-_BEGIN_S = 30.0  # for a fault to begin after a check: a few processes
+_BEGIN_S = 30.0  # time for a fault to begin after a check, which takes a few processes
 _KIND = "local"
 _TOOLS = {
     "ip": "iproute2",
@@ -41,7 +41,8 @@ _TOOLS = {
     "ssh": "openssh-client",
     "sshd": "openssh-server",
 }
-_KEEPERS: "dict[str, subprocess.Popen[bytes]]" = {}  # that this process has started, by run id
+# Keepers that this process has started, by run id
+_KEEPERS: "dict[str, subprocess.Popen[bytes]]" = {}
 
 
 def write_files(
@@ -51,7 +52,7 @@ def write_files(
     keeper's specification.
     """
     run_key = new_key_pair()
-    wrong = set()  # nodes that answer with another key than is known
+    wrong = set()  # nodes whose host key differs from the known one
     for fault in cluster.faults:
         if isinstance(fault, NodeFault) and fault.host_key:
             wrong.add(fault.node)
@@ -95,7 +96,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=keeper_log,
-            # Ctrl-C is for the run, which then takes its nodes down in order
+            # Ctrl-C must reach only the run, which then takes its nodes down in order
             start_new_session=True,
         )
     states.write_owner(plan.state, "keeper", process(keeper.pid))
@@ -110,13 +111,13 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
 def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
     """Ask the keeper for a connection into the run's network.
 
-    Raises OSError with the cause, as a direct one would.
+    Raises OSError with the cause, like a direct connection.
     """
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(timeout_s + 5)
-            # A socket's path may have 107 bytes only
+            # A socket path is limited to 107 bytes
             client.connect(f"/proc/self/fd/{folder}/keeper.sock")
             client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
             answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
@@ -141,7 +142,7 @@ class Local:
     """Nodes as network namespaces on this machine."""
 
     def __init__(self, node_count: int = 0) -> None:
-        self._node_count = node_count  # that this machine is to carry, as far as that is known
+        self._node_count = node_count  # number of nodes for `missing`; 0 if unknown
 
     def render(self, run: Run) -> Rendered:
         cluster = run.cluster
@@ -156,10 +157,10 @@ class Local:
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, cluster)
-        if run.taken:  # from now on a job that starts finds the run
+        if run.taken:  # from now on, a job that starts ends this run
             stage = read(cluster.name)
             for node in cluster.node_names():
-                if job := stage.job_on(node):  # it came since the nodes were chosen
+                if job := stage.job_on(node):  # a job that started after the nodes were chosen
                     raise LaunchError.of("gave-way", job=job)
         plan = planning.layout(run.run_id, cluster, folder)
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
@@ -170,8 +171,8 @@ class Local:
         write_files(plan, cluster, host_keys, nodes)
         _KEEPERS[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, cluster, nodes)
-        # One core starts four nodes in a second, with others at work beside it. Connectivity names
-        # those that are late.
+        # One core starts four nodes per second, even on a busy machine. Connectivity names late
+        # nodes.
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
         if not wait_for_sshd(testbed, timeout_s):
             head = testbed.head
@@ -203,7 +204,7 @@ class Local:
                 write_log(folder / "nodes" / f"{log.parent.name}.log", tail, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        """Have the keeper stay so long; false where this process has none of the run."""
+        """Have the keeper stay up for `seconds`; return false if this process did not start it."""
         keeper = _KEEPERS.get(run_id)
         if keeper is None or keeper.poll() is not None:
             return False
@@ -211,20 +212,22 @@ class Local:
         assert keeper.stdin is not None
         keeper.stdin.write(str(seconds).encode())
         keeper.stdin.close()
-        keeper.stdin = None  # a wait would try to close it once more
+        keeper.stdin = None  # otherwise Popen.wait would close it again
         return True
 
     def teardown(self, run_id: str) -> None:
-        """End the keeper and all below it, then what else is in the namespaces of the nodes."""
+        """End the keeper and everything below it, then remaining processes in the namespaces of the
+        nodes.
+        """
         folder = states.run_folder(run_id, _KIND)
         if keeper := states.read_owner(folder, "keeper"):
-            # process 1 of the run's PID namespace goes with it, and so does all below
+            # process 1 of the run's PID namespace ends with it, and so does everything below
             kill_own(keeper, str(folder))
         if started_here := _KEEPERS.pop(run_id, None):
             started_here.kill()
             started_here.communicate()
         for namespace in _namespaces_of(folder):
-            listing = ["ip", "netns", "pids", namespace]  # also those started by hand
+            listing = ["ip", "netns", "pids", namespace]  # including processes started by hand
             for pid in subprocess.run(
                 listing, capture_output=True, text=True, check=False
             ).stdout.split():
@@ -244,7 +247,7 @@ PLATFORM = Local()
 
 
 def platform(cluster: Cluster) -> Local:
-    """Return the platform for a cluster, of which only the size matters."""
+    """Return the platform of a cluster; only its size matters."""
     return Local(cluster.nodes)
 
 
@@ -261,7 +264,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, nodes: tuple[Node, ...]) -> Test
     waiting = plan.waiting(cluster)
 
     def after_check(name: str) -> None:
-        """Start the commands that wait for the check, and wait until they have ended."""
+        """Start the commands that wait for the check `name`, and wait until they are done."""
         deadline = time.monotonic() + _BEGIN_S
         fifos = [fifo for fifo, check in waiting.items() if check == name]
         while left := [fifo for fifo in fifos if fifo.exists()]:
@@ -269,7 +272,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, nodes: tuple[Node, ...]) -> Test
                 fault = f"{left[0].parent.name} {left[0].name}"
                 raise LaunchError.of("local-fault-failed", fault=fault)
             for fifo in left:
-                with suppress(OSError):  # nobody reads there: not yet, or not any more
+                with suppress(OSError):  # no reader yet, or no longer
                     os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
             time.sleep(0.02)
 
@@ -296,8 +299,8 @@ def _testbed(plan: LocalPlan, cluster: Cluster, nodes: tuple[Node, ...]) -> Test
 
 
 def _files(plan: LocalPlan, cluster: Cluster) -> dict[str, str]:
-    """Return every configuration file of the run, by its path under the run's folder; keys are made
-    at launch.
+    """Return every configuration file of the run except keys, which launch makes, by path below the
+    run's folder.
     """
     account = _account()
     passwd = Path("/etc/passwd").read_text()
@@ -320,10 +323,10 @@ def _files(plan: LocalPlan, cluster: Cluster) -> dict[str, str]:
 
 
 def _namespaces_of(folder: Path) -> list[str]:
-    """Return the namespaces of the run that still exist, by its own record: their names show no
-    owner.
+    """Return the existing namespaces of the run, according to its record, as their names do not
+    show the run.
     """
-    spec = states.read_record(folder, "spec.json")  # empty: it was ended before it made any
+    spec = states.read_record(folder, "spec.json")  # empty if the run ended before it made any
     names = [node["namespace"] for node in spec.get("nodes", ())]
     return [name for name in names if Path("/run/netns", name).exists()]
 
@@ -333,9 +336,9 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
     change.
     """
     if node_count <= 16:
-        return []  # the usual limits of any machine carry them
+        return []  # default limits suffice
     running = sum(entry.name.isdigit() for entry in proc.iterdir())
-    # At most: a node's shell and sshd, a session with its shell and probe, a daemon of MPI and a
+    # Most processes of a node: shell and sshd, a session with shell and probe, an MPI daemon and a
     # rank.
     processes = node_count * 8
     memory_mib = node_count * 32
@@ -370,7 +373,7 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
 
 
 def _number(path: Path) -> int:
-    """Return the number in a file of the kernel; without limit where the kernel has no such
+    """Return the number in a file of the kernel; a very large one if the kernel lacks the
     setting.
     """
     try:
@@ -380,9 +383,7 @@ def _number(path: Path) -> int:
 
 
 def _available_mib(proc: Path) -> int:
-    """Return the memory that programs can have, in MiB; without limit where the kernel does not say
-    it.
-    """
+    """Return the available memory in MiB; a very large number if the kernel does not report it."""
     for line in (proc / "meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) // 1024
@@ -390,12 +391,12 @@ def _available_mib(proc: Path) -> int:
 
 
 def _rounded(number: int) -> int:
-    """Return the next power of two."""
+    """Return the next power of two, at least 32,768."""
     return 1 << max(15, (number - 1).bit_length())
 
 
 def missing(needs_iptables: bool = False) -> list[Reason]:
-    """Return programs and rights that this machine lacks."""
+    """Return a reason for each missing program and right on this machine."""
     tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     reasons = []

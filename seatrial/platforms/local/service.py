@@ -1,4 +1,6 @@
-"""Local nodes in and out of service, on the stage of `seatrial/platforms/local/stage.py`."""
+"""Local nodes in and out of service, according to the file of
+`seatrial/platforms/local/stage.py`.
+"""
 
 from collections.abc import Sequence
 
@@ -11,7 +13,7 @@ _LEAF_NODES = 4  # consecutive nodes count as behind one leaf switch
 
 
 class LocalService:
-    """The stage as a scheduler."""
+    """The simulated cluster of stage.py as a scheduler."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -43,21 +45,23 @@ class LocalService:
         return nodes
 
     def take(self, names: Sequence[str]) -> Cluster:
-        """Return the cluster of these nodes alone, with those faults that touch no other node."""
+        """Return the cluster limited to these nodes, with the faults that concern no other node."""
         chosen = set(names)
         faults = [fault for fault in self._cluster.faults if chosen.issuperset(fault.nodes)]
         own = taken(self._cluster, names, names=tuple(names))
         return own.model_copy(update={"faults": tuple(faults)})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        """Note the failure of a node: at the gate it stays there, any other is out of service."""
+        """Record the failure of a node: a node at the gate stays there, any other goes out of
+        service.
+        """
         with opened(self._cluster.name) as (stage, keep):
             reasons = stage.gated if name in stage.gated else stage.out
             reasons[name] = f"{code} in run {run_id}"
             keep()
 
     def let_in(self, name: str) -> None:
-        """Put a node into service. Raises InputError where it is in service already."""
+        """Put a node into service. Raises InputError if it already is."""
         with opened(self._cluster.name) as (stage, keep):
             if name not in {*stage.gated, *stage.out}:
                 raise InputError(f"node {name}: is in service")

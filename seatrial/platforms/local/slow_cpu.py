@@ -15,16 +15,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_LOOK_S = 0.004  # a tick, which is how often the kernel counts processor time
-_BURST_S = 0.01  # of processor time before each pause: less than a measurement
-_STOPPED_S = 1.0  # at most, until those that ran have stopped: each must run for that
-_PRIORITY = -20  # pauses end in time
+_LOOK_S = 0.004  # a tick, the interval at which the kernel accounts processor time
+_BURST_S = 0.01  # processor time before each pause: less than a measurement takes
+_STOPPED_S = 1.0  # longest wait for processes to stop, each of which must run to do so
+_PRIORITY = -20  # so that pauses end on time
 _FILTERS = re.compile(r"^Seccomp_filters:\s+(\d+)$", re.MULTILINE)
 _HALTED = "TtZX"  # states of a process that is stopped or ended
 
 
 def main(share: float) -> None:
-    with suppress(PermissionError):  # of a plain user, whose pauses last longer on a busy machine
+    with suppress(PermissionError):  # a plain user's pauses last longer on a busy machine
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     processors = len(os.sched_getaffinity(0))
     pause = 1 / (share * processors) - 1 / processors  # seconds for each second of processor time
@@ -50,21 +50,21 @@ def main(share: float) -> None:
 
 
 def _used() -> dict[int, float]:
-    """Return seconds of processor time by process, without this one."""
+    """Return the seconds of processor time of each process except this one, by pid."""
     used = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # it has just ended
-                # Its clock: clock_getcpuclockid(3)
+                # The clock id of the process: clock_getcpuclockid(3)
                 used[int(name)] = time.clock_gettime(~int(name) << 3 | 2)
     return used
 
 
 def _filters(pid: int) -> int:
-    """Return how many filters of system calls (seccomp) a process has.
+    """Return the number of system call filters (seccomp) of a process.
 
-    sshd's filter for a login forbids restart_syscall, by which a stopped process goes on waiting,
-    and so kills it.
+    sshd's filter during a login forbids restart_syscall, which a process calls when it continues
+    after a stop, so stopping it would kill it.
     """
     try:
         return int(_FILTERS.findall(Path(f"/proc/{pid}/status").read_text())[0])

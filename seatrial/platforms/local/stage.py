@@ -1,4 +1,4 @@
-"""The stage of a local cluster that plays one at work: a file of this user's for each cluster."""
+"""The state of a local cluster that simulates one at work: a file of this user for each cluster."""
 
 import fcntl
 import os
@@ -15,10 +15,10 @@ _MOST_BYTES = 1 << 20
 
 
 class Stage(BaseModel):
-    """The nodes of each job, those at the gate with what they failed, those that are out with the
-    reason.
+    """The state of a simulated cluster.
 
-    `given` has the job that each run gave way to.
+    `jobs` are the nodes of each job. `gated` are nodes at the gate with their failure, "" for none.
+    `out` are nodes out of service with the reason. `given` is the job that each run gave way to.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -34,16 +34,14 @@ class Stage(BaseModel):
 
 
 def read(cluster: str) -> Stage:
-    """Return the stage of the cluster; empty where nothing plays."""
+    """Return the state of the cluster; empty if there is no file."""
     with opened(cluster) as (stage, _):
         return stage
 
 
 @contextmanager
 def opened(cluster: str) -> Iterator[tuple[Stage, Callable[[], None]]]:
-    """Yield the stage, locked until the end of the block, and a function that writes it to the
-    file.
-    """
+    """Yield the state, locked within the context, and a function that saves it."""
     path = closed_folder(state_home() / "busy") / f"{cluster}.json"
     file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
     try:

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.launch")
 
-# The schema is not published, and differs between versions: the first of these names that is there
-# counts.
+# The schema is unpublished and differs between versions: the first of these names that exists is
+# used.
 _PHASE = ("actualPhase", "phase", "status")
 _MESSAGES = ("message", "reason")
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
 _GONE_S = 180.0
 _GONE_PAUSE_S = 0.5
 _ABSENT = ("not found", "notfound", "does not exist")
-# Joins standard input and output with a port of the pod.
+# Connects standard input and output to a port of the pod.
 _TUNNEL = """\
 import os, socket, sys, threading
 s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -68,12 +68,11 @@ while True:
     sys.stdout.buffer.flush()
 os._exit(0)
 """
-_environment = partial(environment, kept=("RUNAI_",))  # without secrets but for runai's own login
-_PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
+_environment = partial(environment, kept=("RUNAI_",))  # without secrets, except for runai's login
+_PAUSE_S = (0.2, 5.0)  # pause between polls: at first, and at most
 AT_ONCE = 16
 NODE_LOG = "/tmp/seatrial-node.log"
-# The keys come by standard input, which the shell reads before anything else; no file and no
-# command line has them.
+# The keys come by standard input, which the shell reads first, so no file or command line has them.
 _START = f"""\
 umask 077
 program=$(cat)
@@ -88,7 +87,7 @@ _READY = re.compile(
     r"([a-z_][a-z0-9_-]{0,31})\n?"
 )
 _KIND = "runai"
-_LOG_BYTES = 1024**2  # of each node
+_LOG_BYTES = 1024**2  # most bytes of each node's log
 
 
 class DescribedWorkload(BaseModel):
@@ -110,7 +109,7 @@ def workload_name(run_id: str) -> str:
 
 
 def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
-    """Return the pods that are nodes, in the order of the hostfile: without MPI's launcher, with
+    """Return the pods of the nodes, in hostfile order: without MPI's launcher pod, but with
     PyTorch's master.
     """
     name = workload_name(run_id)
@@ -120,8 +119,8 @@ def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str
 
 
 def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
-    """Return the submit of a workload that holds the nodes until it is deleted or its time is
-    over.
+    """Return the command that submits a workload, which holds the nodes until it is deleted or its
+    time is over.
     """
     cluster = run.cluster
     mpi = settings.framework == "mpi"
@@ -171,7 +170,7 @@ def read_workload(text: str) -> DescribedWorkload:
 
 
 def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
-    """Yield the texts under that key, those that are nearest to the top of each branch first."""
+    """Yield the strings under that key, parents before their children."""
     if depth > 8:
         return
     if isinstance(document, dict):
@@ -199,26 +198,26 @@ class CommandError(LaunchError):
 
     def __init__(self, message: str) -> None:
         super().__init__(Reason.of("runai-command-failed", problem=message))
-        # There is no such workload
+        # Whether the workload does not exist
         self.is_absent = any(text in message.lower() for text in _ABSENT)
 
 
 class Client:
-    """The commands for one project."""
+    """Runs commands of `runai` in one project."""
 
     def __init__(self, settings: RunaiPlatform) -> None:
         self._settings = settings
 
     def _argv(self, verb: str, run_id: str, *options: str) -> list[str]:
-        """Return a command about the workload of a run."""
+        """Return a command line for the workload of a run."""
         named = ["runai", "training", self._settings.framework, verb, workload_name(run_id)]
         return [*named, f"--project={self._settings.project}", *options]
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """Run a command and return its output.
 
-        Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError
-        where it does not end.
+        Raises MissingError if `runai` is missing, CommandError if it fails, LaunchError if it does
+        not end in time.
         """
         try:
             status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
@@ -251,7 +250,7 @@ class Client:
             if not error.is_absent:
                 raise
         deadline = time.monotonic() + _GONE_S
-        while self.describe(run_id) is not None:  # its phase is Deleting
+        while self.describe(run_id) is not None:  # listed as Deleting until its pods are gone
             if time.monotonic() > deadline:
                 raise LaunchError.of(
                     "runai-workload-remains",
@@ -263,14 +262,15 @@ class Client:
     def in_pod(
         self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float
     ) -> str:
-        """Run a line for the shell in a pod and return its output."""
-        wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
+        """Run a line of shell in a pod and return its output."""
+        # The workload counts as running as soon as its first pod does
+        wait = f"--pod-running-timeout={int(timeout_s)}s"
         options = (f"--pod={pod}", "--stdin", wait, "--", "sh", "-c", script)
         return self.run(self._argv("exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:
-        """Return a stream to a port of the pod, by `runai exec`: other users of this machine could
-        use a forward.
+        """Return a stream to a port of the pod, by `runai exec`: a port forward would be open to
+        other local users.
         """
         program = (self._settings.python, "-c", _TUNNEL, str(port))
         argv = self._argv("exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
@@ -395,7 +395,7 @@ class Runai(RunsWithState[RunaiState]):
         )
 
     def _why_gone(self, run_id: str) -> Reason | None:
-        """Explain silent nodes by the end of their workload."""
+        """Explain silent nodes by the end of their workload; None if it has not ended."""
         try:
             return ending(run_id, self._client.describe(run_id))
         except SeatrialError:

@@ -12,7 +12,7 @@ from seatrial.config.yamlfile import further_option
 from seatrial.platforms.openssh import Host, SshSettings
 from seatrial.text.hostlist import expand
 
-_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
+_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # an item of a list such as a[1-3,5],b
 _TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
 _OWN_OPTIONS = (
@@ -27,7 +27,7 @@ Constraint = Annotated[
 
 
 def _legal_time(value: str) -> str:
-    """Return the time as it is. Raises ValueError where sbatch would not read it."""
+    """Return the time unchanged. Raises ValueError if sbatch would reject it."""
     seconds(value)
     return value
 
@@ -56,9 +56,9 @@ def seconds(time_limit: str) -> int:
 
 
 def _legal_folder(value: str) -> str:
-    """Return the folder as it is.
+    """Return the folder unchanged.
 
-    Raises ValueError where a shell could read more in it, or it leads upwards.
+    Raises ValueError if it has characters that a shell interprets, or contains `..`.
     """
     is_path = re.fullmatch(r"[A-Za-z0-9_./+-]+", value)
     if not is_path or value.startswith("-") or ".." in value.split("/"):
@@ -69,12 +69,12 @@ def _legal_folder(value: str) -> str:
 
 
 def expanded(nodes: str) -> tuple[str, ...]:
-    """Return the names in Slurm's notation, such as a[1-3,5],b. Raises ValueError."""
+    """Return the names in a Slurm node list such as a[1-3,5],b. Raises ValueError."""
     return expand(_PATTERN.findall(nodes))
 
 
 def hosts_in(nodes: str) -> tuple[str, ...]:
-    """Return the names in Slurm's notation; none where it is not one."""
+    """Return the names in a Slurm node list; empty if it is not one."""
     try:
         return expanded(nodes)
     except ValueError:
@@ -149,9 +149,8 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         return seconds(self.time_limit)
 
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
-        """Return the settings with `names` excluded.
-
-        Nodes that must take part (`nodelist`) stay those, but for the ones that are excluded.
+        """Return the settings with `names` excluded, also from the nodes that must take part
+        (`nodelist`).
         """
         excluded = ",".join([*filter(None, [self.exclude]), *names])
         listed = [node for node in hosts_in(self.nodelist or "") if node not in names]

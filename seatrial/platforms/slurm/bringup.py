@@ -1,4 +1,4 @@
-"""Follow the job of a run until its nodes are ready."""
+"""Watch the job of a run until its nodes are ready."""
 
 import re
 import shlex
@@ -15,14 +15,14 @@ from seatrial.platforms.slurm.script import NODES_LOG, run_folder
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
-_POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-# Of the nodes' log that are looked at: a line or two of each, and what sshd says
+_POLL_S = (0.2, 5.0)  # pause between polls: at first, and at most
+# Bytes of the nodes' log that are read: a line or two of each node, and messages of sshd
 _LOG_BYTES = 8 * 1024**2
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
 _LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-# Why a container did not start: the words of the tool that failed, then what pyxis says itself,
-# without its advice.
+# Why a container did not start: messages of the tool that failed, then those of pyxis, without its
+# advice.
 _WHY = re.compile(
     r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: "
 )
@@ -32,11 +32,11 @@ _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 @dataclass(frozen=True, slots=True)
 class NodesLog:
-    """The output of the steps so far, by task: the port of each node that is ready, and what went
-    wrong.
+    """The output of the steps so far, by task.
 
-    `last_lines` has for each other task the line that best explains why its container did not
-    start. `step_error` is what srun says itself, which is of no task.
+    `ports`: the port of each node that is ready. `problems`: what failed. `last_lines`: of each
+    other task, the line that best explains why its container did not start. `step_error` is srun's
+    own message, of no task.
     """
 
     ports: Mapping[int, int]
@@ -48,12 +48,12 @@ class NodesLog:
 def read_nodes_log(text: str) -> NodesLog:
     """Parse the log of the nodes.
 
-    Each task counts once: lines after its first port change nothing. Lines of no known form are
-    left out, and ports that no sshd can have.
+    After the first port of a task, its further lines are ignored. So are lines of unknown form, and
+    ports that are out of range.
     """
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
-    labelled: dict[int, str] = {}  # the line of each task that best explains a failed start
+    labelled: dict[int, str] = {}  # of each task, the line that best explains a failed start
     step_error = None
     for line in text.splitlines():
         if (match := _READY.fullmatch(line)) and 0 < int(match[2]) < 65536:
@@ -75,16 +75,17 @@ def read_nodes_log(text: str) -> NodesLog:
 
 
 def _explanatory_power(line: str) -> int:
-    """Return how well a line explains why its container did not start, from 0 to 3; of equal ones
-    the last counts.
+    """Return how well a line explains a failed start, from 0 to 3; the last of equal lines
+    is used.
     """
     return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 
 
 class BringUp:
-    """The job of a run until its nodes are ready.
+    """Watches the job of a run until its nodes are ready.
 
-    `node_count` is that of the nodes that the job asks for. The time in the queue counts from here.
+    `node_count` is the number of nodes that the job requests. The time in the queue begins with
+    this object.
     """
 
     def __init__(
@@ -99,17 +100,17 @@ class BringUp:
         self._started: float | None = None
 
     def wait(self) -> tuple[Job, Mapping[int, int]]:
-        """Wait until all nodes are ready, or time is up and some are; the job and the port of each
-        task.
+        """Wait until all nodes are ready, or time is up and some are; return the job, and the port
+        by task.
 
-        Looks less and less often, and logs each change. Raises LaunchError when the job will never
+        Polls less and less often, and logs each change. Raises LaunchError if the job will never
         start or has ended, or no node is ready in time.
         """
         pause_s = _POLL_S[0]
         logged = ""
         while True:
             job = self._job()
-            # Before it is up there is no log, and each look is a login
+            # Before the job is up there is no log, and each poll is a login
             nodes_log = self._nodes_log() if job.is_up else read_nodes_log("")
             if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
                 return job, nodes_log.ports
@@ -127,8 +128,8 @@ class BringUp:
     def _job(self) -> Job:
         """Return the job.
 
-        Raises LaunchError if it will never start or has ended: with what its steps say, where it
-        failed.
+        Raises LaunchError if it will never start or has ended; if it failed, with the messages of
+        its steps.
         """
         job = job_of(self._login, self._run_id, self._job_id)
         if job is None:
@@ -142,7 +143,7 @@ class BringUp:
                 ]
             reasons = [ending(job)]
             if job.state == "FAILED":
-                # Of a job that merely failed, the messages of its steps have the cause.
+                # If a job failed, the messages of its steps have the cause.
                 reasons = [*problems, *reasons]
             raise LaunchError(join(reasons))
         if why := never_starts(job):
@@ -150,16 +151,15 @@ class BringUp:
         return job
 
     def _nodes_log(self) -> NodesLog:
-        """Return what the nodes have written so far; nothing where they have not begun, or the log
-        is not there.
-        """
+        """Return the log of the nodes; empty if they have not begun, or there is no log."""
         path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
         return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
 
     def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
-        """Return whether no more nodes will get ready: the others have failed, or time is up.
+        """Return whether to stop waiting: all other nodes have failed, or time is up with some
+        nodes ready.
 
-        Raises LaunchError where the job waits too long in the queue, or none of its nodes is ready.
+        Raises LaunchError if the job waits too long in the queue, or no node is ready.
         """
         now = time.monotonic()
         if not job.is_up:
@@ -179,7 +179,7 @@ class BringUp:
             return False
         if nodes_log.ports:
             return True
-        # Of the first tasks: all nodes often have the same, and a reason has to stay short
+        # Only of the first tasks, as all nodes often have the same problem
         problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
         problem = (
             "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
@@ -193,9 +193,7 @@ class BringUp:
 
 
 def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
-    """Return one reason for each problem, however many tasks report it; of four problems at most,
-    those of the first tasks.
-    """
+    """Return a reason for each different problem, with its tasks; at most four."""
     tasks: dict[str, list[int]] = {}
     for task, problem in sorted(problem_by_task.items()):
         tasks.setdefault(problem, []).append(task)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
-_MOST_NODES = 4  # that are out of use, in one line
+_MOST_NODES = 4  # most nodes out of use in one line
 
 
 def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[Reason]:
@@ -44,13 +44,13 @@ def _absent(login: Login, command: str) -> Reason | None:
         login.run([command, "--version"], timeout_s=20)
     except MissingError as error:
         return error.reason
-    except CommandError:  # it is there; `ping` says more
+    except CommandError:  # the command exists; `ping` shows more
         pass
     return None
 
 
 def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
-    """Check the runtime, the image file and srun's plugin for MPI on the login node."""
+    """Yield problems of the runtime, the image file and srun's MPI plugin on the login node."""
     if settings.runtime == "pyxis" and "--container-image" not in login.run(
         ["srun", "--help"], timeout_s=20
     ):
@@ -75,7 +75,7 @@ def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
 
 
 def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
-    """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
+    """Yield sbatch's refusal of the job: partition, account, constraint, nodes, GPUs, time."""
     job = script.job_script(trial_run(cluster), settings)
     try:
         login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
@@ -85,8 +85,8 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
 
 
 def _not_qualified(login: Login, cluster: "Cluster", qualify: Qualify) -> Iterator[Reason]:
-    """Have sbatch test a job of `qualify`; check that it would be preempted, and that the user may
-    drain nodes.
+    """Yield problems of jobs of `qualify`: refusal by sbatch, no preemption, or no right to drain
+    nodes.
     """
     test = SlurmService(cluster).take(()).model_copy(update={"nodes": 1})
     assert isinstance(test.platform, SlurmPlatform)

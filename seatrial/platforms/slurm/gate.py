@@ -1,10 +1,9 @@
-"""The gate of a Slurm cluster: drained nodes that a test opens for itself alone, by a reservation
-that only it may use.
+"""The gate of a Slurm cluster: drained nodes that a test opens for itself only, by a reservation.
 
 Slurm starts no job on a drained node. So the nodes are reserved for the user of the test, resumed,
-and drained again with their own reason when the test is over, whatever came of it: what is let in
-is resumed after that. Where the test was killed, the reservation keeps other jobs away until the
-run's leftovers are removed.
+and, whatever the result, drained again with their own reason after the test; nodes that are let in
+are resumed after that. If the test is killed, the reservation keeps other jobs away until the run's
+leftovers are removed.
 """
 
 import re
@@ -16,16 +15,16 @@ from seatrial.platforms.slurm import expanded
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
 
-# How the reasons of nodes begin that wait for a test, where the cluster file says no other
+# Default prefix of the drain reason of nodes that wait for a test
 GATE = "seatrial gate"
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S{1,10000})")
-# Scontrol takes lists, ranges and ALL as well
+# A single node name: scontrol would accept lists, ranges and ALL too
 _ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)
 _CLOSED = ("drained", "draining", "drng", "drain")
 
 
 def reason_of(login: Login, node: str) -> str:
-    """Return Slurm's reason of a node that is out of service; empty while it is in service.
+    """Return the reason for which a node is out of service; empty if it is in service.
 
     Raises InputError.
     """
@@ -61,14 +60,14 @@ def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
 
 
 def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
-    """Drain the nodes of the run's reservation again and remove it; none is no error.
+    """Drain the nodes of the run's reservation again and remove it; do nothing if there is none.
 
-    `reasons` are those that the nodes had; a node without one waits at the gate too.
+    `reasons` are their drain reasons before; a node without one gets the gate's.
     """
     name = job_name(run_id)
     try:
         shown = login.run(["scontrol", "--oneliner", "show", "reservation", name])
-    except CommandError:  # there is none of that name
+    except CommandError:  # there is no such reservation
         return
     nodes = _NODES.search(shown)
     if nodes is None or f"ReservationName={name}" not in shown:

@@ -11,11 +11,11 @@ from seatrial.platforms.slurm.login import Login, login_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-OWN = "seatrial run "  # how our reasons begin
+OWN = "seatrial run "  # prefix of our drain reasons
 
 
 class Drain:
-    """Drain and resume, on the login node, as a user whom Slurm lets do so."""
+    """Drain and resume nodes on the login node, as a user with the right to do so."""
 
     def __init__(self, login: Login) -> None:
         self._login = login
@@ -24,7 +24,7 @@ class Drain:
         return shlex.join(state_change(node, "drain", f"{OWN}{run_id}: {why}"))
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
-        """Return false for a node that is out of service already."""
+        """Drain the node; return false if it is out of service already."""
         if reason_of(self._login, node):
             return False
         self._login.run(state_change(node, "drain", f"{OWN}{run_id}: {why}"))
@@ -41,6 +41,6 @@ class Drain:
 
 
 def isolator(cluster: "Cluster") -> Drain:
-    """Return the isolation of nodes of that cluster."""
+    """Return the isolator of the cluster's nodes."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return Drain(login_of(cluster.platform))

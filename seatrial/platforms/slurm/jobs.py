@@ -15,7 +15,7 @@ from seatrial.platforms.slurm.script import job_name
 log = logging.getLogger("seatrial.launch")
 
 _SQUEUE = ("squeue", "--me", "--noheader", "--states=all")
-FORMAT = "%i|%T|%N|%r"  # of squeue: id, state, nodes, reason
+FORMAT = "%i|%T|%N|%r"  # format for squeue: id, state, nodes, reason
 _SWITCH = re.compile(r"^(?:Switch|Block)Name=(\S{1,255}) .*?Nodes=(\S+)", re.MULTILINE)
 _JOB_ID = re.compile(r"\d{1,10}")
 _HELD = ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job requeued in held state")
@@ -51,7 +51,7 @@ _HOW = {
     "REVOKED": "preempted",
     "FAILED": "failed",
 }
-# Reasons of a pending job that waiting does not change, and what each means.
+# Reasons of a pending job that never pass, with their meaning.
 _NEVER = {
     "PartitionNodeLimit": "more nodes are asked for than a job of the partition may have",
     "PartitionTimeLimit": "time_limit is longer than the partition allows",
@@ -79,17 +79,17 @@ _WAIT = {
     "NodeDown": "a node that it needs is down",
     "Dependency": "waiting for a job that it depends on",
 }
-# Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+# Slurm waits KillWait, 30 s by default, only if a step ignores TERM, which a node's step does not
 END_S = 25.0
-# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads
-# it is gone.
+# When srun is gone, slurmstepd waits EioTimeout, 60 s by default, for a reader of the ranks'
+# output.
 _CANCELLED_S = 75.0
 _PAUSE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in squeue's terms; `pending` is why it waits or ended, `node_list` in Slurm's
+    """A job as squeue shows it; `pending` is why it waits or ended, `node_list` is in Slurm's
     notation.
     """
 
@@ -114,7 +114,7 @@ class Job:
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
+    """Parse the output of `squeue --format` with FORMAT, ignoring other lines."""
     return [
         Job(job_id, state, nodes, pending)
         for job_id, state, nodes, pending in rows(text, 4)
@@ -184,20 +184,20 @@ def submit(login: Login, script: str) -> str:
 
 
 def jobs_of(login: Login, run_id: str) -> list[Job]:
-    """Return the jobs of the run in slurmctld, which forgets ended ones after some minutes."""
+    """Return the jobs of the run that slurmctld knows; it forgets ended ones after some minutes."""
     options = [f"--name={job_name(run_id)}", f"--format={FORMAT}"]
     return parse_jobs(login.run([*_SQUEUE, *options]))
 
 
 def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
-    """Return the job in slurmctld, else in accounting; None if neither has it."""
+    """Return the job from slurmctld, else from accounting; None if neither knows it."""
     for job in jobs_of(login, run_id):
         if job.job_id == job_id:
             return job
     argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job_id}"]
     try:
         printed = login.run([*argv, "--format=JobID,State,NodeList"])
-    except SeatrialError:  # there is no slurmdbd, or no sacct
+    except SeatrialError:  # without slurmdbd or sacct
         return None
     # "CANCELLED by 1000"
     lines = (re.sub(r"\|([A-Z_]+)[^|]*\|", r"|\1|", line) + "|" for line in printed.splitlines())
@@ -205,7 +205,7 @@ def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
 
 
 def restarts(login: Login, job_id: str) -> int:
-    """Count how often Slurm has requeued the job, which keeps its id."""
+    """Return how often Slurm has requeued the job under its id."""
     printed = login.run([*_SQUEUE, f"--jobs={job_id}", "--Format=RestartCnt:10"]).strip()
     return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
 
@@ -213,17 +213,19 @@ def restarts(login: Login, job_id: str) -> int:
 def blameless_reason(
     login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str
 ) -> Reason | None:
-    """Explain a silent healthy node: its job has ended or was requeued. None: blame the node."""
+    """Explain a silent node by its job, which has ended or was requeued. None: the node is to
+    blame.
+    """
     try:
         job = _settled(login, run_id, job_id)
         if job is None:
             return Reason.of("slurm-job-gone", job=job_id)
-        # It may run anew
+        # A requeued job may be running again
         requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch
         states = login.run(
             ["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]
         ).split()
-        # `idle*`: Slurm gets no answer from the node
+        # `idle*`: the node does not answer Slurm
         is_down = any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
         if is_down or (job.is_up and not requeued):
             return None
@@ -237,8 +239,8 @@ def blameless_reason(
 
 
 def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
-    """Return the job once it has ended: as long as it is COMPLETING, Slurm does not say how it
-    ended.
+    """Return the job once it has ended, as Slurm does not show the final state while it is
+    COMPLETING.
     """
     deadline = time.monotonic() + END_S
     while (
@@ -273,13 +275,13 @@ def end_jobs(login: Login, run_id: str) -> None:
 
 
 def node_names(login: Login, nodes: str) -> list[str]:
-    """Return the names in a node list, in the order of the tasks."""
+    """Return the names in a node list, in task order."""
     return login.run(["scontrol", "show", "hostnames", nodes]).split()
 
 
 def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the nodes of `names` behind each switch or block of Slurm's topology; none where Slurm
-    has no topology.
+    """Return the nodes in `names` behind each switch or block of Slurm's topology; {} without a
+    topology.
     """
     try:
         printed = login.run(["scontrol", "show", "topology"])
@@ -293,6 +295,6 @@ def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
 
 
 def node_addresses(login: Login, nodes: str) -> dict[str, str]:
-    """Return the addresses at which Slurm itself reaches those nodes, by name."""
+    """Return the addresses by which Slurm reaches those nodes, by name."""
     printed = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"])
     return {name: address for name, address in rows(printed, 2) if address}

@@ -33,7 +33,7 @@ from seatrial.remote.command import LocalProcess
 from seatrial.system.private import write_private
 from seatrial.text.printable import printable
 
-# sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
+# sshd's sessions are no login shells, but some sites set the path of Slurm's commands only there.
 _WITH_PROFILE = """\
 command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
 exec "$@"
@@ -41,7 +41,7 @@ exec "$@"
 
 
 class CommandError(LaunchError):
-    """A command ended with an error; `message` is what it printed last."""
+    """A command failed; `message` is the end of its output."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(reason)
@@ -51,17 +51,17 @@ class CommandError(LaunchError):
 class Login:
     """This machine as the login node."""
 
-    place = "this machine"  # in messages
+    place = "this machine"  # name of this machine in messages
     # The exit status of a command whose connection was lost; None without connection
     lost_status: int | None = None
 
     @property
     def user(self) -> str:
-        """The user who submits jobs, whom the nodes let in."""
+        """The user who submits jobs, and whom the nodes accept."""
         return getpass.getuser()
 
     def keep_files_in(self, folder: Path) -> None:
-        """Keep the files of the login in that folder from now on, if it exists, so that they go
+        """Keep the login's files in that folder from now on, if it exists, so that they are removed
         with the run.
         """
 
@@ -72,11 +72,11 @@ class Login:
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """Run a command from the user's home and return its output.
 
-        Raises MissingError where the command is not there, CommandError where it fails, LaunchError
-        where it does not end in time.
+        Raises MissingError if the command is missing, CommandError if it fails, LaunchError if it
+        does not end in time.
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
-        if status == 127:  # of a shell that does not find it
+        if status == 127:  # a shell's exit status for a missing command
             raise MissingError.of("slurm-command-missing", command=argv[0], place=self.place)
         if status:
             raise self._failed(
@@ -100,7 +100,7 @@ class Login:
             ) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
-        """Return the reason if the program to start is missing on this machine."""
+        """Return the reason if the program is missing on this machine; else None."""
         return Reason.of("slurm-command-missing", command=argv[0], place=self.place)
 
     def _failed(self, argv: Sequence[str], message: str) -> CommandError:
@@ -114,7 +114,7 @@ class Login:
         return list(argv)
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment without secrets: sbatch hands it to the job."""
+        """Return the environment without secrets, since sbatch passes it to the job."""
         return commands.environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
@@ -133,7 +133,7 @@ class Login:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
     def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """Run a line of shell, as `run`."""
+        """Run a line of shell, like `run`."""
         return self.run(["sh", "-c", script], stdin=stdin, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:
@@ -142,8 +142,8 @@ class Login:
 
 
 def rows(printed: str, columns: int) -> Iterator[list[str]]:
-    """Yield the cells of each line that a --format such as %N|%T|%E prints; those that a line lacks
-    are empty.
+    """Yield the cells of each line printed by a --format such as %N|%T|%E, padded with "" to
+    `columns`.
     """
     for line in printed.splitlines():
         cells = line.strip().split("|", columns - 1)
@@ -151,19 +151,19 @@ def rows(printed: str, columns: int) -> Iterator[list[str]]:
 
 
 def _message(program: str, errors: str) -> str:
-    """Return the message of a Slurm command that failed: often a line for the error and one for the
+    """Return the last lines of a failed Slurm command: often one for the error and one for the
     consequence.
     """
     lines = (
         line.strip().removeprefix(f"{program}: ").removeprefix("error: ")
         for line in errors.splitlines()[-5:]
     )
-    # Rows of stars say nothing
+    # Skip lines without letters, such as rows of stars
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))
 
 
 class RemoteLogin(Login):
-    """The login node that a cluster file names."""
+    """A login node that the cluster file names."""
 
     lost_status = SSH_FAILED
 
@@ -172,7 +172,7 @@ class RemoteLogin(Login):
         self._host = host
         self.place = host
         self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
-        self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
+        self._kept: Path | None = None  # ssh's configuration in the folder of a run
 
     @cached_property
     def user(self) -> str:
@@ -196,14 +196,14 @@ class RemoteLogin(Login):
         if not folder.is_dir():
             return
         self._kept = folder / "ssh_config"
-        if not self._kept.exists():  # else another process of the run may be reading it
+        if not self._kept.exists():  # otherwise another process of the run may be reading it
             write_private(self._kept, self.config())
 
     @property
     def _ssh(self) -> list[str]:
-        """The command line of ssh.
+        """The ssh command line.
 
-        Its configuration is a file, which ssh reads for jump hosts too.
+        Its configuration is a file, since ssh needs it for jump hosts too.
         """
         kept = self._kept if self._kept and self._kept.exists() else self._temporary
         return ["ssh", "-F", str(kept)]

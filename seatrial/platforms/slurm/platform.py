@@ -59,15 +59,15 @@ from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
-_NAME = "seatrial-ranks"  # of the steps
-_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
+_NAME = "seatrial-ranks"  # name of the steps
+_GRACE_S = 10.0  # the supervisor terminates for 3 s, then kills for 3 s
 _GONE_S = 15.0
 _PAUSE_S = 0.2
 log = logging.getLogger("seatrial.launch")
 _KIND = "slurm"
-# A file of a run that has no job, whose end needs none of Slurm's commands
+# File of a run without a job, whose teardown needs no Slurm command
 _NOT_SUBMITTED = "not-submitted"
-# A file of a run whose nodes wait at the gate: their drain reasons; not on another machine
+# File with the drain reasons of nodes taken from the gate; on this machine only
 _GATED = "gated"
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
@@ -75,11 +75,11 @@ _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class SrunLauncher:
-    """`launch: srun`: each measurement is a step of the job, with one task per rank, started on the
-    login node.
+    """The launcher of `launch: srun`, which runs each measurement as a step of the job, with one
+    task per rank, from the login node.
 
-    `image` is empty without containers. `folder`, a full path, holds the probes and is on every
-    node; `node_folder` is that of the node's sshd.
+    `image` is empty without containers. `folder`, a full path on every node, has the probes;
+    `node_folder` is the folder of the node's sshd.
     """
 
     login: Login
@@ -92,7 +92,7 @@ class SrunLauncher:
 
     @property
     def python(self) -> str:
-        """The Python that starts the ranks: the login node's where they run in an image."""
+        """The Python that starts the ranks; the login node's, if they run in an image."""
         if self.settings.runtime == "none":
             return self.settings.python
         return "python3"
@@ -130,15 +130,15 @@ class SrunLauncher:
 
     @property
     def _has_a_gpu_each(self) -> bool:
-        """Whether each slot of a node has one GPU of its own."""
+        """Whether each slot of a node has a GPU to itself."""
         return 0 < self.cluster.gpus == self.cluster.slots
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of ranks.
 
-        nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank
-        sees one, number 0, which Slurm 22.05 does not say. The temporary folder goes with that of
-        sshd; a container of Pyxis has its own.
+        nccl-tests chooses a GPU by local rank unless a variable is set, but each rank sees only GPU
+        0, which Slurm 22.05 does not indicate. The temporary folder is removed with sshd's; Pyxis
+        containers have their own.
         """
         own = {}
         if self._has_a_gpu_each:
@@ -149,7 +149,7 @@ class SrunLauncher:
 
     @contextmanager
     def started(self, testbed: Testbed, command: str) -> Iterator[RankProcess]:
-        """Run the command on the login node; what is left of its steps is killed at the end."""
+        """Run the command on the login node, and kill remaining steps at the end."""
         process = self.login.start(
             "\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"])
         )
@@ -157,11 +157,11 @@ class SrunLauncher:
             yield process
         finally:
             process.close(_GRACE_S)
-            with suppress(SeatrialError):  # the job itself ends at teardown
+            with suppress(SeatrialError):  # teardown ends the job anyway
                 self._end_steps()
 
     def _end_steps(self) -> None:
-        """Kill what is left of the steps: the tasks of a killed srun would disturb the next
+        """Kill remaining steps, as the tasks of a killed srun would disturb the next
         measurement.
         """
         deadline = time.monotonic() + _GONE_S
@@ -177,7 +177,7 @@ class SrunLauncher:
 
 
 class SlurmState(PlatformState):
-    """The job, its nodes, and where its ranks work."""
+    """The job, its nodes, and the folder of its ranks."""
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
     restarts: int = Field(0, ge=0)
@@ -216,7 +216,7 @@ class Slurm(RunsWithState[SlurmState]):
         return Rendered(files, self._testbed(run.run_id, state))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
-        """Return the script of the job and that of its nodes, by name."""
+        """Return the scripts of the job and of its nodes, by name."""
         return {
             script.NODE_SCRIPT: node_script(run.run_id, run.cluster.ssh_port, run_key, host_key),
             script.JOB_SCRIPT: script.job_script(run, self._settings),
@@ -284,10 +284,10 @@ class Slurm(RunsWithState[SlurmState]):
         return f"{home}/{there}"
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
-        """Return the addresses of the nodes in the order of the tasks.
+        """Return the addresses of the nodes in task order.
 
-        A node whose address Slurm does not know has its name, and one that is not ready the usual
-        port.
+        An unknown address is replaced by the node's name, and the port of a node that is not ready
+        by the usual one.
         """
         names = node_names(self._login, job.node_list)
         addresses = node_addresses(self._login, job.node_list)
@@ -309,7 +309,7 @@ class Slurm(RunsWithState[SlurmState]):
         return any(job.is_up for job in jobs_of(self._login, run_id))
 
     def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
-        """Return the testbed of the nodes in `state`, which are dialled by way of the login."""
+        """Return the testbed of the nodes in `state`, which are reached through the login node."""
         launcher = None
         if self._settings.launch == "srun":
             folders = state.workdir, default_folder(run_id)
@@ -332,7 +332,7 @@ class Slurm(RunsWithState[SlurmState]):
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        """Write the ends of the logs of the job and its nodes, redacted; `timeout_s` is for
+        """Write the ends of the logs of the job and its nodes, redacted; `timeout_s` applies to
         each.
         """
         if not self._folder(run_id).exists():
@@ -356,8 +356,8 @@ class Slurm(RunsWithState[SlurmState]):
             write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
     def teardown(self, run_id: str) -> None:
-        """End the job, close the gate behind the nodes taken from it, and remove the folder of the
-        run there and here.
+        """End the job, close the gate behind its nodes, and remove the run's folders on the login
+        node and here.
         """
         folder = self._folder(run_id)
         if not (folder / _NOT_SUBMITTED).exists():
@@ -375,7 +375,7 @@ platform = Slurm
 
 
 def _by_node(text: str, names: list[str]) -> dict[str, str]:
-    """Return the lines of each node, by its name; those of srun itself under `srun`."""
+    """Return the log lines by node name, with those of srun itself under `srun`."""
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         match = _LABEL.fullmatch(line)
@@ -386,11 +386,11 @@ def _by_node(text: str, names: list[str]) -> dict[str, str]:
 
 
 def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
-    """Return a warning if Slurm may end the nodes before the suite, or their `keep_s`, is over;
-    None otherwise.
+    """Return a warning if Slurm may end the nodes before the suite and `keep_s` are over; else
+    None.
 
     Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end
-    it before its own timeout, which names the cause.
+        it before its own timeout, which names the cause.
     """
     needed_s = dict(_needed_s(run))
     limit = _clock(settings.time_limit_s)
@@ -416,9 +416,7 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
 
 
 def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
-    """Yield the name and the timeout in seconds of each step: of a check, and of each operation of
-    a sweep.
-    """
+    """Yield the name and the timeout in seconds of each check and of each sweep."""
     for kind in (kind for kind in CHECKS if not left_out(kind, run)):
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))
@@ -435,5 +433,5 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
 
 
 def _clock(seconds: float) -> str:
-    """Return a time as people read it, such as 1:30:00, to the second."""
+    """Format seconds as H:MM:SS, such as 1:30:00."""
     return str(timedelta(seconds=round(seconds)))

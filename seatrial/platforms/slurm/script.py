@@ -1,6 +1,4 @@
-"""The scripts for Slurm: the job of a run, and one that a person submits by hand, in their
-containers. Pure.
-"""
+"""The scripts for Slurm: the job of a run, and one for people to submit by hand. Pure."""
 
 import re
 import shlex
@@ -48,8 +46,8 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
     [ "$status" = 0 ] || { echo "$name: exit status $status, see $out/$name.log"; failed=1; }
     return "$status"
 }"""
-_AT_ONCE = 128  # steps of srun, one for each node
-# A container with a name is unpacked once on each node; Pyxis keeps it, so the job removes it.
+_AT_ONCE = 128  # most parallel steps of srun, one for each node
+# A named container is unpacked once on each node; Pyxis keeps it, so the job removes it.
 _UNPACK = """\
 container=seatrial-$SLURM_JOB_ID
 remove_container() {{
@@ -81,18 +79,16 @@ def job_name(run_id: str) -> str:
 
 
 def run_folder(settings: SlurmPlatform, run_id: str) -> str:
-    """Return the run's folder on the shared file system; relative to the user's home if it is no
+    """Return the run's folder on the shared file system, relative to the user's home if it is not a
     full path.
     """
     return f"{settings.folder}/{run_id}"
 
 
 def job_script(run: Run, settings: SlurmPlatform) -> str:
-    """Return the job that holds the nodes and runs sshd on each, until it is cancelled or its time
-    is over.
-    """
+    """Return the job that runs sshd on each node, until it is cancelled or its time is over."""
     folder = run_folder(settings, run.run_id)
-    if run.taken and run.taken.gated:  # drained nodes, which are reserved for the run
+    if run.taken and run.taken.gated:  # the nodes were drained, and are reserved for the run
         settings = settings.model_copy(update={"reservation": job_name(run.run_id)})
     there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
     container = container_of(
@@ -105,7 +101,7 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
             "#!/bin/sh",
             *directives(run.cluster, settings, job_name(run.run_id)),
             f"#SBATCH --output={folder}/{JOB_LOG}",
-            "#SBATCH --no-requeue",  # the keys of the run are for one start
+            "#SBATCH --no-requeue",  # the run's keys are for one start only
             "set -eu",
             *load_modules(settings),
             "# One sshd per node. The keys come by standard input.",
@@ -127,7 +123,7 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
 def directives(
     cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_node: int = 1
 ) -> Iterator[str]:
-    """Yield the lines that sbatch reads."""
+    """Yield the #SBATCH lines."""
     options = {
         "job-name": name,
         "nodes": cluster.nodes,
@@ -147,14 +143,14 @@ def directives(
     yield from (
         f"#SBATCH --{option}={value}" for option, value in options.items() if value is not None
     )
-    yield "#SBATCH --exclusive"  # other jobs on the nodes would be measured too
+    yield "#SBATCH --exclusive"  # other jobs on the nodes would disturb measurements
     yield from (f"#SBATCH {option}" for option in settings.args)
 
 
 def load_modules(settings: SlurmPlatform) -> Iterator[str]:
     """Yield the lines that load environment modules."""
     if settings.modules:
-        # `module` is a function of login shells, and reads variables that are not set
+        # `module` is a function of login shells, and reads unset variables
         yield "set +u"
         yield (
             "command -v module >/dev/null || . "
@@ -166,8 +162,8 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of a step, quoted for a shell: `options` of srun, and `command` before the
-    program.
+    """The container of a step, quoted for a shell: `options` of srun, and `command` as a prefix of
+    the program.
     """
 
     options: tuple[str, ...] = ()
@@ -183,8 +179,8 @@ def container_of(
 ) -> Container:
     """Return the container of the cluster file; empty if nodes run their own software.
 
-    `names` are variables that win over those of the image; `mounts` further binds, and `name` that
-    of the container which Pyxis keeps for later steps, as words for a shell.
+    `names` are variables that override the image's. `mounts` are further binds, and `name` is the
+    container that Pyxis keeps for later steps, both as words for a shell.
     """
     settings = cluster.platform
     assert isinstance(settings, SlurmPlatform)
@@ -199,7 +195,7 @@ def container_of(
             options.append(f'--container-name="{name}"')
         if exported := sorted(names):
             options.append(f"--container-env={','.join(exported)}")
-        # The user stays the same, for the login; the entry point would start another sshd.
+        # Keep the user, for the login, and skip the entry point, which would start another sshd.
         return Container((*options, "--no-container-entrypoint", "--no-container-remap-root"))
     return Container(
         command=(
@@ -210,16 +206,16 @@ def container_of(
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a step, so that they win over those of the image too."""
+    """Return the variables of a step, so that they override the image's too."""
     prefix = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}.get(settings.runtime)
     return {**env, **({f"{prefix}{name}": value for name, value in env.items()} if prefix else {})}
 
 
 def pyxis_image(image: str) -> str:
-    """Return a reference as Pyxis reads it, `[REGISTRY#]IMAGE[:TAG]`; a path stays as it is.
+    """Return a reference as Pyxis expects it, `[REGISTRY#]IMAGE[:TAG]`; a path is unchanged.
 
-    A digest takes the tag's place: Enroot asks the registry for either, and its older releases know
-    no `@`.
+    A digest replaces the tag: Enroot asks the registry for either, and its older releases do not
+        know `@`.
     """
     match = _REFERENCE.fullmatch(image)
     if image.startswith("/") or not match:
@@ -271,7 +267,7 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
 
 
 def _unpacking(cluster: Cluster, container: Container) -> Iterator[str]:
-    """Yield the lines that unpack the image of Pyxis once on each node, instead of for each
+    """Yield the lines that unpack the image of Pyxis once per node, instead of once per
     measurement.
     """
     if container.options:
@@ -302,8 +298,8 @@ def _judge_command(cluster: Cluster, logs: str) -> str:
 def _ranks(
     name: str, cluster: Cluster, settings: SlurmPlatform, container: Container
 ) -> Iterator[str]:
-    """Yield the shell function that starts one rank for each GPU, or slot, in the container if
-    there is one.
+    """Yield the shell function that starts a rank per GPU, or per slot, in the container if there
+    is one.
     """
     yield f"{name}() {{ # COMMAND..."
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
@@ -314,7 +310,7 @@ def _ranks(
     yield from (
         f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}')
     )
-    find = f'PATH={NCCL_TESTS}; exec "$@"'  # which are not on the PATH of every image
+    find = f'PATH={NCCL_TESTS}; exec "$@"'  # nccl-tests are not on PATH in every image
     yield "        " + " ".join((*container.command, "sh", "-c", shlex.quote(find), "sh", '"$@"'))
     yield "}"
 
@@ -324,8 +320,8 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 
 
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """Return the sweep with NCCL as training uses it, then the arms: in each node, network alone,
-    small messages.
+    """Yield the sweeps with NCCL as training uses it, then the arms: each node alone, network
+    alone, small messages.
     """
     cluster = run.cluster
     section = run.suite.section(Collectives)
@@ -360,7 +356,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
 
 
 def _probe_names(run: Run) -> Iterator[str]:
-    """Yield the probes that the script starts."""
+    """Yield the probes that the script runs."""
     if run.suite.section(Collectives) and not run.cluster.gpus:
         yield "collective"
     if run.suite.section(Training):
@@ -368,7 +364,7 @@ def _probe_names(run: Run) -> Iterator[str]:
 
 
 def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """Return the lines that start seatrial's programs: collectives on nodes without GPUs, and the
+    """Yield the lines that run seatrial's probes: collectives on nodes without GPUs, and the
     training.
     """
     cluster = run.cluster
@@ -379,7 +375,7 @@ def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator
         "nothing of seatrial."
     )
     yield "probes=${SEATRIAL_PROBES:-$PWD}"
-    # In a container they need a mount
+    # In a container the probes need a mount
     ranks = "ranks" if container == Container() else "probing_ranks"
     yield from () if ranks == "ranks" else _ranks(ranks, cluster, settings, container)
     yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"

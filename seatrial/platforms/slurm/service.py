@@ -1,4 +1,4 @@
-"""Nodes of a Slurm cluster in and out of service, by its public commands."""
+"""Nodes of a Slurm cluster in and out of service, by Slurm's commands."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,18 +13,18 @@ from seatrial.platforms.slurm.jobs import switches
 from seatrial.platforms.slurm.login import login_of, rows
 from seatrial.text.printable import printable
 
-TIME_LIMIT = "00:05:00"  # of a test: a short job delays none that Slurm has planned
-_QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
+TIME_LIMIT = "00:05:00"  # time limit of a test: a short job does not delay planned jobs
+_QUEUE_TIMEOUT_S = 60.0  # short, since the nodes were just idle
 _START_TIMEOUT_S = 120.0
-_FAILED = ": failed "  # in the reason of a node at the gate that has failed a test
+_FAILED = ": failed "  # marks the drain reason of a node at the gate that has failed a test
 _HAS_NODES = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED"
-_MOST_SHOWN = 200  # characters of a reason
+_MOST_SHOWN = 200  # most characters of a reason
 
 
 class SlurmService:
-    """The scheduler, as a user whom Slurm lets drain and resume nodes.
+    """Slurm as a scheduler, for a user who may drain and resume nodes.
 
-    Settings under `qualify` go before those of the platform.
+    Settings under `qualify` override those of the platform.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,10 +36,7 @@ class SlurmService:
         self._gate = self._qualify.gate or GATE
 
     def nodes(self) -> list[ServiceNode]:
-        """Return the nodes of the partition, without those that the platform's settings leave out.
-
-        A node that is in several partitions counts once.
-        """
+        """Return the nodes of the partition that the platform's settings allow, each once."""
         settings = self._settings
         partition = self._qualify.partition or settings.partition
         command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
@@ -59,7 +56,7 @@ class SlurmService:
         for name, (state, reason) in states.items():
             group = groups.get(name, "")
             why = "" if reason == "none" else _shown(reason)
-            if state == "idle":  # and not idle*, planned, reserved, draining
+            if state == "idle":  # exactly: not idle*, planned, reserved or draining
                 node = ServiceNode(name, "idle", group)
             elif state != "drained":
                 node = ServiceNode(name, "busy", group, jobs.get(name) or why or _shown(state))
@@ -76,8 +73,8 @@ class SlurmService:
         return nodes
 
     def _jobs(self) -> dict[str, str]:
-        """Return the job that has each node, such as "job 4711", by name; tests of seatrial do not
-        count.
+        """Return the job on each node, such as "job 4711", by node name, except tests of
+        seatrial.
         """
         printed = self._login.run(
             ["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"]
@@ -91,7 +88,7 @@ class SlurmService:
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
-        """Return the cluster of these nodes alone, without what would keep a small job off them:
+        """Return the cluster limited to these nodes, without settings that would delay a small job:
         switches, reservations and a long time limit.
         """
         settings = self._settings
@@ -112,10 +109,9 @@ class SlurmService:
         )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        """Leave a node that waits at the gate drained, with the failure as its reason; drain any
-        other.
+        """Drain a node; a node at the gate stays drained, with the failure as its reason.
 
-        A node that is drained for another reason stays as it is.
+        A node that is drained for another reason is left unchanged.
         """
         reason = reason_of(self._login, name)
         if reason.startswith(self._gate):
@@ -143,7 +139,7 @@ def _shown(text: str) -> str:
 
 
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Return the smallest switch or block of each node, by name: its leaf switch.
+    """Return the leaf switch of each node: the smallest switch or block that it belongs to.
 
     `groups` are the nodes of each switch, by its name.
     """

@@ -11,5 +11,5 @@ PROBES = tuple(
 
 
 def probe(name: str) -> Path:
-    """Return the source file of a probe."""
+    """Return the path of a probe's source file."""
     return Path(__file__).parent / f"{name}.py"

@@ -27,9 +27,9 @@ except ModuleNotFoundError as missing:
 import torch
 import torch.distributed as dist
 
-_EXACT = 1 << 24  # whole numbers up to which float32 has them all
-# Ranks multiply the numbers of a round by 1 to 61, so a rank that is left out or counted twice
-# shows
+_EXACT = 1 << 24  # float32 represents all whole numbers up to this one
+# Ranks multiply the numbers of a round by 1 to 61, so that a missing or repeated rank changes the
+# sum
 _WEIGHTS = 61
 _MOST = 4093
 _OPTIONS: tuple[Option, ...] = (
@@ -42,14 +42,14 @@ _OPTIONS: tuple[Option, ...] = (
 
 
 def weight(rank: int) -> int:
-    """Return the number that a rank multiplies its numbers by."""
+    """Return the factor by which a rank multiplies the numbers of a round."""
     return rank % _WEIGHTS + 1
 
 
 def highest(ranks: int) -> int:
-    """Return the largest number of a round whose sum over the ranks is exact.
+    """Return the largest number of a round for which sums over the ranks are exact.
 
-    Raises CannotStart.
+    Raises CannotStart if there is none.
     """
     top = min(_MOST, _EXACT // sum(map(weight, range(ranks))))
     if top < 2:
@@ -60,22 +60,20 @@ def highest(ranks: int) -> int:
 
 
 def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Tensor:
-    """Return the numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as
-    large.
-    """
+    """Return the numbers 1..top of a round, as float32, before a rank's `weight` is applied."""
     x = torch.arange(elements, dtype=torch.int64, device=device) * 40503 + round_number * 2654435761
     x = (x & 0xFFFFFFFF) ^ ((x & 0xFFFFFFFF) >> 15)
     return (x % top + 1).to(torch.float32)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Sum on all ranks; return the exit status."""
+    """Sum on all ranks, check the sums, and return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     rendezvous.join(here, options, device)
     top = highest(here.world_size)
     total = sum(map(weight, range(here.world_size)))
-    wrong = []  # elements of this rank's result, by round
+    wrong = []  # number of wrong elements of this rank, by round
     for round_number in range(options.rounds):
         base = numbers(round_number, top, options.elements, device)
         summed = base * weight(here.rank)
@@ -93,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
             "backend": dist.get_backend(),
         }
         print(json.dumps({"event": "all_reduce", **settings, "ranks": ranks}), flush=True)
-    dist.barrier()  # all have what they need before any leaves
+    dist.barrier()  # no rank exits before all have finished communicating
     dist.destroy_process_group()
     return WRONG_RESULT if any(rank["wrong"] for rank in ranks) else 0
 

@@ -18,7 +18,7 @@ from facts import first_line, text_of
 from ports import numa_node
 
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
-MAX_STARTS = 20  # lines that may begin it
+MAX_STARTS = 20  # most lines that may begin the JSON
 PCI = "/sys/bus/pci/devices/"
 ROCM_SMI = [
     "--showproductname",
@@ -32,8 +32,8 @@ ROCM_SMI = [
     "vram",
     "--json",
 ]
-# What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not
-# tell them apart.
+# Causes of a slowdown except the power cap (ppt), which is no fault. `throttle_status` does not
+# distinguish them.
 THROTTLES = {
     "prochot": "hardware slowdown",
     "socket_thermal": "thermal slowdown",
@@ -63,7 +63,7 @@ def gpu_list(deadline):
 
 
 def numbered(gpus):
-    """Name GPUs by their place among the addresses."""
+    """Name GPUs by the order of their addresses."""
     ordered = sorted(gpus, key=lambda gpu: gpu["pci"])
     for place, gpu in enumerate(ordered):
         gpu.update(name=f"gpu-{place}")
@@ -79,7 +79,9 @@ def by_gpu(command, deadline, *options):
 
 
 def answered(command, deadline):
-    """Return the first JSON in what a tool prints, behind its warnings; None without."""
+    """Return the first JSON document in a tool's output, after any warnings; None if there
+    is none.
+    """
     output = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
     for start in islice(re.finditer(r"^[\[{]", output or "", re.M), MAX_STARTS):
         try:
@@ -90,20 +92,20 @@ def answered(command, deadline):
 
 
 def within(value, *path):
-    """Return the value under these keys; None where one is missing."""
+    """Return the value at this path of keys; None if a key is missing."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def entries(value, name):
-    """Return the list under this key; none where it is another value."""
+    """Return the list at this key; empty for any other value."""
     found = within(value, name)
     return found if isinstance(found, list) else []
 
 
 def first_number(value, *paths):
-    """Return the number under the first path that has one."""
+    """Return the number at the first path that has one."""
     numbers = (number(within(value, *path)) for path in paths)
     return next((each for each in numbers if each is not None), None)
 
@@ -119,7 +121,7 @@ def number(value):
 
 
 def text(value, *path):
-    """Return the text under these keys that is not a placeholder, else ""."""
+    """Return the text at this path of keys; "" if it is a placeholder."""
     value = within(value, *path)
     is_text = (
         isinstance(value, str)
@@ -130,7 +132,7 @@ def text(value, *path):
 
 
 def amd_gpu(static, metric):
-    """Return one GPU by amd-smi; with errors and place from the driver's folder for it."""
+    """Return one GPU from amd-smi's output, with errors and NUMA node from the driver's files."""
     pci = text(static, "bus", "bdf").lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
@@ -181,7 +183,9 @@ def umc_state(blocks):
 
 
 def slowdowns(throttle):
-    """Return the causes that are active; None if the GPU does not report them, as before MI300."""
+    """Return the active causes of a slowdown; None if the GPU does not report them, as before
+    MI300.
+    """
     statuses = {name: text(throttle, name + "_violation_status") for name in THROTTLES}
     if not any(statuses.values()):
         return None
@@ -189,8 +193,8 @@ def slowdowns(throttle):
 
 
 def users(process):
-    """Return processes that hold memory of the GPU: the list has all that ever opened any of
-    them.
+    """Return the number of processes that hold memory of the GPU; the list also has those that only
+    opened it.
     """
     infos = [within(entry, "process_info") for entry in entries(process, "process_list")]
     memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
@@ -207,7 +211,7 @@ def xgmi_links(link):
 
 
 def rocm_cards(deadline):
-    """Return rocm-smi's answer for each GPU, with keys in lower case: their spelling changes."""
+    """Return rocm-smi's answer for each GPU, with lower-case keys, as their spelling varies."""
     answer = answered(["rocm-smi", *ROCM_SMI], deadline)
     cards = answer.items() if isinstance(answer, dict) else ()
     named = [
@@ -217,8 +221,8 @@ def rocm_cards(deadline):
 
 
 def rocm_gpu(card):
-    """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a
-    slowdown.
+    """Return one GPU from rocm-smi's output, without highest clock, widest PCIe link and causes of
+    slowdowns.
     """
     pci = text(card, "pci bus").lower()
     memory = number(card.get("vram total memory (b)"))
@@ -245,9 +249,9 @@ def rocm_gpu(card):
 
 
 def ras_errors(pci):
-    """Return uncorrectable errors since the driver was loaded, over all blocks of the GPU.
+    """Return the uncorrectable errors since the driver was loaded, over all blocks of the GPU.
 
-    None where it counts none.
+    None if the GPU has no error counters.
     """
     folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
     counts = [

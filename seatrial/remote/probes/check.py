@@ -55,7 +55,7 @@ _CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iter
 _GPU_SIZES = ("-b", "8M", "-e", "1G", "-f", "2")
 _ROUNDS = "10"
 _LARGEST = {"cpu": 16 << 20, "gpu": 1 << 30}  # bytes
-# Of a row of nccl-tests
+# Columns of a row of nccl-tests
 _COLUMNS = 13
 _WRONG_COLUMNS = (8, 12)
 _BUSBW_COLUMN = 7
@@ -82,7 +82,7 @@ class Part:
     """The result of one part of the check: lines for people, a verdict with its reason, and figures
     for results.json.
 
-    `note` belongs beside a pass: what it does not rest on.
+    `note` qualifies a pass: what was not checked.
     """
 
     name: str
@@ -129,7 +129,7 @@ def collective(gpus: int, timeout_s: float) -> Part:
 
 
 def sums(gpus: int, timeout_s: float) -> Part:
-    """Check sums over all GPUs by torch; this gives no rate."""
+    """Check sums over all GPUs by torch, without measuring a rate."""
     missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
     arguments = ("--device", "cuda", "--rounds", _ROUNDS)
     ended = run_probe("all_reduce", arguments, timeout_s, gpus)
@@ -164,8 +164,8 @@ def is_row(words: Sequence[str]) -> bool:
 
 
 def training(gpus: int, timeout_s: float) -> Part:
-    """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end
-    alike.
+    """Train over all GPUs, or a tiny model over two processes; check that the loss falls and ranks
+    agree.
     """
     device = "cpu"
     ranks = _CPU_RANKS
@@ -191,7 +191,7 @@ def training(gpus: int, timeout_s: float) -> Part:
 
 
 def wrong_ranks(summary: Json) -> str:
-    """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
+    """Name the ranks whose loss is not finite, or whose parameters differ from the majority's."""
     ranks = objects(summary, "ranks")
     not_finite = names_of(rank for rank in ranks if rank.get("finite") is not True)
     if not_finite:
@@ -213,7 +213,7 @@ def outliers(values: Sequence[str]) -> list[int] | None:
 
 
 def broken(name: str, ended: Ended, problem: str) -> Part:
-    """Return a part without figures: not measured if it could not start or took too long, else
+    """Return a part without figures: inconclusive if it could not start or was too slow, else
     failed.
     """
     verdict = "fail"
@@ -228,8 +228,8 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def compute(gpus: int, timeout_s: float) -> Part:
-    """Check matrix multiplication and memory copy on every device: results are right, and equal on
-    like devices.
+    """Check matrix multiplication and memory copy on every device: right results, equal on like
+    devices.
     """
     ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
     answer = last_json(ended)
@@ -254,7 +254,7 @@ def compute(gpus: int, timeout_s: float) -> Part:
 
 
 def device_figures(device: Json) -> Json:
-    """Return the names and texts of a device, and the median of each of its lists of samples."""
+    """Return the text fields of a device, and the median of each of its lists of samples."""
     names = ("device", "model", "dtype", "wrong", "error")
     figures: Json = {name: text(device.get(name)) for name in names}
     for name, samples in device.items():
@@ -270,7 +270,7 @@ def device_figures(device: Json) -> Json:
 
 
 def device_line(figures: Json) -> str:
-    """Return the line of a device: its rates."""
+    """Return the line of a device with its rates."""
     matmul = figure(figures.get("matmul_tflops", math.nan))
     copy = figure(figures.get("copy_gb_s", math.nan))
     rates = f"matmul {figures['dtype']} {matmul} TFLOP/s, memory copy {copy} GB/s"
@@ -279,7 +279,7 @@ def device_line(figures: Json) -> str:
 
 
 def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """Yield the verdict and the reason of each device that is wrong by itself."""
+    """Yield (verdict, reason) of each device that reports an error or wrong results."""
     for device in devices:
         name = device["device"]
         error = device["error"]
@@ -294,9 +294,7 @@ def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
 def different_devices(
     devices: Sequence[Json], figures: Sequence[Json]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the devices whose digests of the same work differ from those of the others that are
-    alike.
-    """
+    """Yield (verdict, reason) of devices whose digests differ from those of like devices."""
     groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for device, named in zip(devices, figures):
         digests = device.get("digests")
@@ -322,13 +320,13 @@ def main(arguments: Sequence[str]) -> int:
     """Check this machine; return the exit status."""
     options = parse(arguments)
     if options.fast:
-        import health  # reads this machine's hardware, which nothing else here does
+        import health  # imported only here, as nothing else reads the hardware
 
         status: int = health.main(options.fast, options.gpus, options.ports)
         return status
     if local_rank(os.environ):
         return 0
-    # What was started ends as well
+    # Exit in order, so that started programs are ended too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parts = []
     problems = []
@@ -349,7 +347,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def show(part: Part) -> None:
-    """Print the lines of a part, and why it did not pass."""
+    """Print the lines of a part, and its reason if it did not pass."""
     label = f"[{part.name}]"
     for line in part.lines:
         print(f"{label} {line}", flush=True)
@@ -358,10 +356,7 @@ def show(part: Part) -> None:
 
 
 def checked(options: Namespace) -> Iterator[Part]:
-    """Yield the parts of the check, each when it is done.
-
-    One that fails does not keep the others from being tried.
-    """
+    """Yield the parts of the check as they finish; a failed part does not stop the others."""
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
@@ -381,7 +376,9 @@ def checked(options: Namespace) -> Iterator[Part]:
 
 
 def environment(timeout_s: float) -> Part:
-    """Describe the machine. A failed inventory fails nothing, as no figure depends on it."""
+    """Describe the machine; a failed inventory does not affect the verdict, as no figure depends on
+    it.
+    """
     ended = run_probe("facts", (), timeout_s)
     facts = last_json(ended)
     if facts is None:
@@ -406,7 +403,7 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Return the number of this process on its machine, by the launcher; 0 without one."""
+    """Return the rank of this process on its machine, as set by the launcher; 0 without one."""
     for launcher in placement.LAUNCHERS:
         if launcher.started(environ):
             rank = environ.get(launcher.local_rank, "")

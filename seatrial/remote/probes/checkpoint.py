@@ -1,9 +1,9 @@
-"""Checkpoints of a decoder by torch.distributed.checkpoint: written, read back past the page cache,
-resumed from.
+"""Checkpoints of a decoder by torch.distributed.checkpoint: write, read back past the page cache,
+resume.
 
 `--checkpoint-dir` is a shared file system, or a directory on each node's disk. A checkpoint is
-whole when its `.metadata` is there, which is written last; the newest two are kept. Ranks of
-another number or with other degrees can resume from it where they see all of its files. Copied to
+complete when its `.metadata` exists, which is written last; the newest two are kept. Another number
+of ranks, or ranks with other degrees, can resume from it if they see all of its files. Copied to
 the nodes next to training.py.
 """
 
@@ -42,8 +42,8 @@ OPTIONS: tuple[Option, ...] = (
 
 
 class Checkpoints:
-    """Saves every `--checkpoint-every` steps and after the last one; without `--checkpoint-dir` it
-    does nothing.
+    """Saves checkpoints every `--checkpoint-every` steps and after the last one; does nothing
+    without `--checkpoint-dir`.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Checkpoints:
         self.model = model
         self.optimizer = optimizer
         self.device = device
-        self.folder = Path(options.checkpoint_dir or ".")  # of no use without the option
+        self.folder = Path(options.checkpoint_dir or ".")  # unused without the option
         self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
         self.pending: Any = None
-        # Bytes of all ranks, seconds of the slowest rank
+        # (bytes of all ranks, seconds of the slowest rank) of each save
         self.writes: list[tuple[float, float]] = []
         self.blocked_s: list[float] = []
         self.read: Json = {}
@@ -69,7 +69,7 @@ class Checkpoints:
             self._look()
 
     def _look(self) -> None:
-        """Say before the first step that the directory is missing or too full.
+        """Check before the first step that the directory exists and has enough free space.
 
         Raises CannotStart.
         """
@@ -105,10 +105,10 @@ class Checkpoints:
         return is_last or (every > 0 and (step + 1) % every == 0)
 
     def save(self, step: int) -> Json:
-        """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
-        of all ranks.
+        """Save, and delete older checkpoints; return the seconds for which training was blocked,
+        and the bytes of all ranks.
 
-        Every rank calls this. An asynchronous save waits for the one before it.
+        Every rank calls this. An asynchronous save waits for the previous one.
         """
         began = time.perf_counter()
         self._wait()
@@ -137,8 +137,8 @@ class Checkpoints:
         self._written(began, size, step)
 
     def _written(self, began: float, size: float, step: int) -> None:
-        """Note a save that is on disk, and drop older ones: by one rank of each node, as the
-        directory may be the node's own.
+        """Record a finished save, and delete older ones, on one rank of each node, as the directory
+        may be local.
         """
         seconds = self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
         self.writes.append((size, seconds))
@@ -149,7 +149,7 @@ class Checkpoints:
             shutil.rmtree(self._path(old), ignore_errors=True)
 
     def _spread_metadata(self, path: Path) -> None:
-        """Copy rank 0's metadata to the nodes whose disks do not have it.
+        """Copy rank 0's metadata to nodes whose disks lack it.
 
         Every rank calls this. Raises RuntimeError for more than `_MOST_METADATA` bytes.
         """
@@ -174,8 +174,8 @@ class Checkpoints:
             partial.replace(file)
 
     def restore(self) -> int:
-        """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without
-        one.
+        """Load the newest checkpoint that all ranks have; return the next step, 0 without a
+        checkpoint.
         """
         if not self.options.checkpoint_dir:
             return 0
@@ -188,7 +188,7 @@ class Checkpoints:
         return step
 
     def _load(self, step: int) -> float:
-        """Load past the page cache; returns the seconds of the slowest rank."""
+        """Load a checkpoint past the page cache; return the seconds of the slowest rank."""
         path = self._path(step)
         drop_from_page_cache(path)
         dist.barrier()
@@ -205,8 +205,8 @@ class Checkpoints:
         return self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
 
     def finish(self) -> None:
-        """Wait for the last save, and read the newest checkpoint back: it must hold what the ranks
-        hold.
+        """Wait for the last save, read the newest checkpoint back, and compare it with the
+        parameters.
         """
         self._wait()
         steps = self._steps() if self.writes else []
@@ -219,7 +219,7 @@ class Checkpoints:
         self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 
     def result(self) -> Json | None:
-        """Return the figures of all saves; None without one."""
+        """Return the figures of all saves; None if there were none."""
         if not self.writes:
             return None
         rates = [size / 1e9 / seconds for size, seconds in self.writes]
@@ -233,12 +233,12 @@ class Checkpoints:
         }
 
     def _state(self) -> Json:
-        """Return what a checkpoint holds; torch loads into it in place."""
+        """Return the state to save; torch also loads into it in place."""
         model, optimizer = get_state_dict(self.model, self.optimizer, options=_flat())
         return {"model": model, "optimizer": optimizer}
 
     def _path(self, step: int) -> Path:
-        """Return the folder of the checkpoint after that step."""
+        """Return the folder of the checkpoint after `step`."""
         return self.folder / f"step-{step:08d}"
 
     def _steps(self) -> list[int]:
@@ -251,19 +251,17 @@ class Checkpoints:
         return sorted(steps)
 
     def _over_ranks(self, value: float, operation: Any = dist.ReduceOp.SUM) -> float:
-        """Return the sum of every rank's value, or its maximum; a truth counts as 1."""
+        """Return the sum, or the maximum, of a value over all ranks; true counts as 1."""
         return float(rendezvous.reduced(value, str(self.device), operation))
 
 
 def _flat() -> StateDictOptions:
-    """Return options by which ranks of a pipeline have names of their own for what they save."""
+    """Return options that give each pipeline rank's optimizer state distinct names."""
     return StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 def bytes_of(state: Any) -> Iterator[int]:
-    """Yield the bytes of this rank's part of each tensor in a state; other values count for
-    nothing.
-    """
+    """Yield the bytes of this rank's part of each tensor in a state, ignoring other values."""
     if isinstance(state, torch.Tensor):
         yield local(state).numel() * state.element_size()
     elif isinstance(state, dict):
@@ -272,8 +270,8 @@ def bytes_of(state: Any) -> Iterator[int]:
 
 
 def drop_from_page_cache(folder: Path) -> None:
-    """Ask the kernel to forget the files' pages, so that a read comes from the disk; they were
-    synced when written.
+    """Have the kernel drop the files' pages, so that they are read from disk; they were synced when
+    written.
     """
     for path in folder.iterdir():
         descriptor = os.open(path, os.O_RDONLY)

@@ -21,7 +21,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-try:  # first: it says so where torch is missing
+try:  # imported first, as it reports a missing torch
     import rendezvous
     from collectives import COLLECTIVES, Shape
     from command_line import HIDDEN, OF_RANKS, Option, parser_of
@@ -46,16 +46,17 @@ _DTYPES = {
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
-    """Choose the call of the operation by a trial on a small buffer; with a note for the log.
+    """Choose the first function for the operation that works on a small buffer; return it with a
+    note for the log.
 
-    Every rank takes part in the trials. Raises CannotStart where torch has none, and what torch
-    raises for any other cause, as for a lost connection.
+    Every rank takes part in the trials. Raises CannotStart if torch supports none, and torch's
+    error for any other cause, such as a lost connection.
     """
     layout = COLLECTIVES[operation].layout
 
     part = torch.ones(16, dtype=dtype)
     whole = torch.ones(16 * ranks, dtype=dtype)
-    # What torch says when it refuses the call itself, which it does before anything is sent.
+    # Errors with which torch refuses a call before sending anything.
     refusals = ("support", "invalid scalar type", "not implemented", "no attribute")
     problem = ""
     for run in CALLS[operation]:
@@ -100,7 +101,7 @@ def alltoall(source: Tensor, target: Tensor) -> None:
 
 
 def _apart(source: Tensor, target: Tensor) -> Tensor:
-    """Return the source, in other memory than the target."""
+    """Return the source, copied if it shares memory with the target."""
     if source is target:
         return source.clone()
     return source
@@ -175,8 +176,8 @@ _OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a row, in place or not: mean seconds of one iteration, wrong elements over all
-    ranks.
+    """One half of a row, in place or out of place: mean seconds of an iteration, wrong elements
+    over all ranks.
     """
 
     seconds: float
@@ -184,9 +185,9 @@ class Side:
 
 
 class RankSweep:
-    """One rank's part in the sweep.
+    """The sweep on one rank.
 
-    Raises CannotStart where no size gives every rank an element, or torch cannot do the operation.
+    Raises CannotStart if no size gives every rank an element, or torch cannot do the operation.
     """
 
     def __init__(self, options: Namespace, here: RankPlacement) -> None:
@@ -210,7 +211,7 @@ class RankSweep:
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
-        """Return the counts of elements for one size."""
+        """Return the element counts for one size."""
         return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
@@ -223,7 +224,7 @@ class RankSweep:
                 self.collective(source, target)
 
     def side(self, size: int, *, in_place: bool) -> Side:
-        """Time one size, then run it once more on fresh data and check what arrived."""
+        """Time one size, then run it once more on fresh data and check the result."""
         layout = self.shape(size)
         source, target = self.prepare(layout, in_place=in_place)
         seconds = self.measure(source, target)
@@ -233,8 +234,8 @@ class RankSweep:
         return Side(seconds, wrong=self.check(layout, target))
 
     def prepare(self, layout: Shape, *, in_place: bool) -> tuple[Tensor, Tensor]:
-        """Return this rank's source, with the next round's data, and target, with nothing valid in
-        it.
+        """Return this rank's source, filled with the next round's data, and its target, filled with
+        invalid values.
         """
         self._turn += 1
         spoil(self._receive[: max(layout.sent, layout.received)])
@@ -243,8 +244,8 @@ class RankSweep:
         return source, target
 
     def buffers(self, layout: Shape, *, in_place: bool) -> tuple[Tensor, Tensor]:
-        """Return the buffers to send from and receive into; in place, a rank's part is where
-        nccl-tests has it.
+        """Return the buffers to send from and receive into; in place, at the offsets of
+        nccl-tests.
         """
         sent = layout.sent
         received = layout.received
@@ -260,12 +261,12 @@ class RankSweep:
         return source, target
 
     def data(self, rank: int, layout: Shape) -> Tensor:
-        """Return what a rank sends in this round."""
+        """Return the data that a rank sends in this round."""
         return pattern(rank, self._turn, self.top, layout.sent)
 
     def measure(self, source: Tensor, target: Tensor) -> float:
-        """Return the seconds of one iteration, the mean over the ranks; the first one is not
-        timed.
+        """Return the mean seconds of an iteration over the ranks; the first iteration is
+        not timed.
         """
         iterations = self.options.iterations
         self.collective(source, target)
@@ -277,7 +278,9 @@ class RankSweep:
         return float(rendezvous.reduced(elapsed / iterations) / self.here.world_size)
 
     def check(self, layout: Shape, target: Tensor) -> int:
-        """Count wrong elements, summed over the ranks, so that every rank has the same number."""
+        """Return the number of wrong elements, summed over the ranks, so that all ranks agree on
+        it.
+        """
         operation = self.options.operation
         here = self.here
         if self.options.corrupt == here.rank:
@@ -293,7 +296,7 @@ class RankSweep:
 
 
 def sizes(options: Namespace) -> Iterator[int]:
-    """Yield the sizes of messages that the options ask for."""
+    """Yield the message sizes of the options."""
     size = options.min_bytes
     while size <= options.max_bytes:
         yield size
@@ -301,9 +304,9 @@ def sizes(options: Namespace) -> Iterator[int]:
 
 
 class Printer:
-    """The table of nccl-tests, printed by rank 0 a row at a time.
+    """Prints the table of nccl-tests on rank 0, one row at a time.
 
-    All ranks count what they would print, since the exit status of each comes of it.
+    All ranks count the wrong elements, which determine their exit statuses.
     """
 
     def __init__(self, options: Namespace, here: RankPlacement) -> None:
@@ -314,12 +317,12 @@ class Printer:
         self.out_of_bounds = 0
 
     def say(self, text: str) -> None:
-        """Print on rank 0 alone."""
+        """Print on rank 0 only."""
         if self.here.rank == 0:
             print(text, flush=True)
 
     def header(self, devices: Sequence[str], note: str | None) -> None:
-        """Print what stands above the rows; `devices` has a line of each rank."""
+        """Print the lines above the rows; `devices` has a line for each rank."""
         o = self.options
         self.say(
             f"# Collective test starting: {o.operation}_perf (gloo probe, torch "
@@ -348,9 +351,7 @@ class Printer:
         )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
-        """Print the row of one size in bytes, with both sides: first out of place, then in
-        place.
-        """
+        """Print the row of a size in bytes; `sides` are out of place, then in place."""
         collective = self.collective
         root = 0 if collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
@@ -370,7 +371,7 @@ class Printer:
         self.say(line)
 
     def footer(self) -> None:
-        """Print what stands below the rows."""
+        """Print the lines below the rows."""
         found = "FAILED" if self.out_of_bounds else "OK"
         mean = sum(self.busbw) / len(self.busbw)
         self.say(f"# Out of bounds values : {self.out_of_bounds} {found}")
@@ -379,7 +380,7 @@ class Printer:
 
 
 def _digits(time_us: float) -> int:
-    """Return how many digits of a time nccl-tests prints behind the point."""
+    """Return the number of decimals with which nccl-tests prints a time."""
     if time_us < 100:
         return 2
     if time_us < 10_000:
@@ -412,7 +413,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def device_line(here: RankPlacement) -> str:
-    """Return the line of this rank in the header."""
+    """Return this rank's line in the header."""
     return (
         f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device "
         f"{here.local_rank:2d} [] CPU"

@@ -1,10 +1,9 @@
-"""The command line of a probe, read by a table of its options. Copied to the nodes next to the
+"""The command line of a probe, defined by a table of its options. Copied to the nodes next to the
 probes.
 
-A row is an option with the name of its value, "--results FILE"; what the value is; the value where
-the option is left out; and words for --help, HIDDEN for an option that tests alone give. What the
-value is: a type, a tuple of all values, `bool` for an option without one,
-or what argparse calls it.
+A row has the option with the name of its value, "--results FILE"; the kind of value; the default;
+and the text for --help, HIDDEN for an option that only tests use. The kind is a type, a tuple of
+all values, `bool` for an option without a value, or a dict of arguments for argparse.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Option = tuple[str, Any, Any, Optional[str]]
 
 HIDDEN = argparse.SUPPRESS
 PEAK_TFLOPS: Option = ("--peak-tflops", float, None, "of one GPU in that precision, for the MFU")
-# Of every probe whose ranks meet
+# Options of every probe with a rendezvous
 OF_RANKS: tuple[Option, ...] = (
     (
         "--master-addr",
@@ -38,13 +37,13 @@ OF_RANKS: tuple[Option, ...] = (
 
 
 def option_of(field: Field[int], words: str) -> Option:
-    """Return the option that sets a field of a model's size."""
+    """Return the option for a size field of a model."""
     name = field.name.replace("_", "-")
     return f"--{name}", int, None, words
 
 
 def asked(options: argparse.Namespace, fields: Iterable[Field[int]]) -> dict[str, int]:
-    """Return the values of those fields that the options set."""
+    """Return the values of those fields that were given as options."""
     values = {field.name: getattr(options, field.name) for field in fields}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -52,9 +51,9 @@ def asked(options: argparse.Namespace, fields: Iterable[Field[int]]) -> dict[str
 def parser_of(
     program: str | None, document: str | None, options: Iterable[Option]
 ) -> argparse.ArgumentParser:
-    """Return the parser of a probe's options; the first line of the document says what it does.
+    """Return the parser of a probe's options; the first line of `document` is its description.
 
-    Without a program --help names the file that was started.
+    Without `program`, --help shows the name of the started file.
     """
     description = (document or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog=program, description=description)

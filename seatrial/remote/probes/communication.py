@@ -1,8 +1,8 @@
 """The share of a step that each group's communication takes, from one profiled step.
 
-The time of NCCL's kernels by process group, which PyTorch's profiler writes beside each kernel; it
-includes the wait for slower ranks, and what the step computes meanwhile. gloo tells no groups: all
-is `all`. Copied to the nodes next to training.py.
+It is the time of NCCL's kernels by process group, which PyTorch's profiler records with each
+kernel. It includes the wait for slower ranks, and overlaps with computation. gloo shows no groups,
+so all is `all`. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _GROUP = "Process Group Description"
 
 
 def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str, float]:
-    """Run one more step on every rank; on rank 0, return each group's share of its time, else {}.
+    """Run one more step on every rank; return each group's share of its time on rank 0, {} on
+    others.
 
     Shares may add up to more than 1, as kernels of several groups run at once.
     """
@@ -47,9 +48,9 @@ def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str
 
 
 def shares(events: Iterable[dict[str, Any]], step_us: float) -> dict[str, float]:
-    """Return each group's share of a step of so many microseconds, from the events of a trace.
+    """Return each group's share of a step of `step_us` microseconds, from the events of a trace.
 
-    Only whole events (X) of kernels have a time; those of no group are `all`.
+    Only complete events (X) of kernels have a duration; those without a group count as `all`.
     """
     taken: dict[str, float] = {}
     for event in events:

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset, TensorDataset
 
-MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
+MOST_BYTES = 1 << 30  # most bytes of one file of Fashion-MNIST or CIFAR, which have 47 and 154 MB
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
@@ -37,9 +37,7 @@ _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 @dataclass(frozen=True)
 class Archive:
-    """A published file: its address, its MD5 as the publisher gives it, and where it lies in the
-    data directory.
-    """
+    """A published file: its URL, its MD5 as published, and its path in the data directory."""
 
     url: str
     md5: str
@@ -48,8 +46,8 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """A set of images: its classes, the side of an image in pixels, the folder that it is in, and
-    what to download.
+    """A set of images: its classes, the side of an image in pixels, its folder, and the files to
+    download.
     """
 
     classes: int
@@ -100,9 +98,9 @@ SOURCES = {
 
 
 def download(name: str, directory: str) -> None:
-    """Fetch what is not there yet.
+    """Download the missing files of a set.
 
-    Raises CannotStart when that fails, or for a file with another checksum.
+    Raises CannotStart if that fails, or for a file with another checksum.
     """
     for archive in SOURCES[name].archives:
         path = Path(directory, archive.path)
@@ -126,7 +124,7 @@ def download(name: str, directory: str) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack the plain files of that folder of the archive; nothing else of it."""
+    """Unpack only the plain files in that folder of the archive."""
     folder.mkdir(exist_ok=True)
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -158,8 +156,8 @@ def _fetch(archive: Archive, path: Path) -> None:
 
 
 class ImageFiles(Dataset):
-    """Image files and their classes; each is cut to a square of `pixels` from its middle when it is
-    asked for.
+    """Image files with their classes, as a dataset; each image is cropped to the central square of
+    `pixels`.
     """
 
     def __init__(self, files: Sequence[tuple[str, int]], pixels: int) -> None:
@@ -323,8 +321,8 @@ class _Array:
 
 
 class _Kind:
-    """The type of a pickled array's elements: the array's size in bytes says that it is one
-    byte.
+    """A stand-in for a pickled numpy dtype; that elements are bytes follows from the
+    array's size.
     """
 
     def __setstate__(self, state: Any) -> None:
@@ -332,16 +330,14 @@ class _Kind:
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """Decode bytes as Python 3 pickles them for Python 2."""
+    """Return the bytes that Python 2 pickled as text with that encoding."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes encoded as {encoding}")
     return text.encode("latin1")
 
 
 class _CifarUnpickler(pickle.Unpickler):
-    """A pickle runs what it names: this one knows four names, and they make nothing but arrays of
-    bytes.
-    """
+    """An unpickler that accepts only four names, which construct nothing but arrays of bytes."""
 
     def find_class(self, module: str, name: str) -> Any:
         makers = {
@@ -396,9 +392,9 @@ def _is_image(name: str) -> bool:
 
 
 def square(path: str, pixels: int) -> Tensor:
-    """Return the middle of an image, (3, pixels, pixels) of unsigned bytes.
+    """Return the central square of an image, (3, pixels, pixels) of unsigned bytes.
 
-    Raises CannotStart for what cannot be decoded.
+    Raises CannotStart for a file that cannot be decoded.
     """
     from PIL import Image
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
-_ROPE_THETA = 500_000.0  # Llama 3's
+_ROPE_THETA = 500_000.0  # the value of Llama 3
 _INITIAL_STD = 0.02
 
 Exchange = Callable[[Tensor, "list[int]", "list[int]"], Tensor]
@@ -29,7 +29,7 @@ _norm = partial(nn.RMSNorm, eps=1e-5)
 
 @dataclass(frozen=True)
 class DecoderSize:
-    """The shape of a decoder; `heads` divide `width`, and `kv_heads` divide `heads`."""
+    """The shape of a decoder; `width` is a multiple of `heads`, and `heads` of `kv_heads`."""
 
     layers: int
     width: int
@@ -41,7 +41,7 @@ class DecoderSize:
     active_experts: int = 2
 
     def problem(self) -> str | None:
-        """Say why there is no such decoder."""
+        """Return why the shape is invalid; None if it is valid."""
         sizes = astuple(replace(self, experts=1))
         if min(sizes) < 1 or self.vocabulary < 2:
             return "needs sizes of 1 or more, and a vocabulary of 2 or more"
@@ -56,7 +56,7 @@ class DecoderSize:
         return None
 
     def parameters(self, *, active: bool = False) -> int:
-        """Return how many parameters there are; only those that one token meets, if `active`."""
+        """Return the number of parameters; with `active`, only those that one token uses."""
         networks = self.experts or 1
         if self.experts and active:
             networks = self.active_experts
@@ -106,9 +106,7 @@ SIZES = {
 
 
 class Rotary(nn.Module):
-    """Cosines and sines that turn queries and keys by their position
-    (https://arxiv.org/abs/2104.09864).
-    """
+    """Rotary position embedding of queries and keys (https://arxiv.org/abs/2104.09864)."""
 
     def __init__(self, per_head: int, sequence: int) -> None:
         super().__init__()
@@ -119,8 +117,8 @@ class Rotary(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
 
     def tables(self) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines, each (sequence, per_head / 2), from the processor: equal for
-        every device.
+        """Return cosines and sines, each (sequence, per_head / 2), computed on the CPU so that all
+        devices get equal values.
         """
         even = torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu")
         exponents = even / self.per_head
@@ -164,9 +162,9 @@ class Attention(nn.Module):
         self.gather: Swap | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what each position takes from itself and the positions before it.
+        """Return the attention output of each position, over itself and earlier positions.
 
-        `x` is (batch, positions, width), and so is the answer.
+        Input and output are (batch, positions, width).
         """
         batch, length, _ = x.shape
         shape = (batch, length, -1, self.per_head)
@@ -179,7 +177,7 @@ class Attention(nn.Module):
             query = self.spread(query)
             key = self.spread(key)
             value = self.spread(value)
-        # It wants heads before positions, and answers so
+        # The function takes and returns heads before positions
         attended = scaled_dot_product_attention(
             query.transpose(1, 2),
             key.transpose(1, 2),
@@ -204,17 +202,17 @@ class FeedForward(nn.Module):
         self.down = _linear(size.hidden, size.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the network's answer for each position."""
+        """Return the network's output for each position."""
         gate = silu(self.gate(x))
         gated = gate * self.up(x)
         return self.down(gated)
 
 
 class Experts(nn.Module):
-    """A mixture of experts: each token goes to the `active_experts` that its router prefers.
+    """A mixture of experts: the router sends each token to its `active_experts` best experts.
 
-    `exchange` sends rows to the ranks that have their experts: (rows, sent to each rank, received
-    from each rank); None where this rank has all of them.
+    `exchange` sends rows to the ranks that have their experts: (rows, number sent to each rank,
+    number received from each rank); None if this rank has all experts.
     """
 
     def __init__(self, size: DecoderSize) -> None:
@@ -229,13 +227,13 @@ class Experts(nn.Module):
         self.ranks = 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the weighted answers of each token's experts.
+        """Return the weighted sum of the outputs of each token's experts.
 
-        `x` is (batch, positions, width), and so is the answer.
+        Input and output are (batch, positions, width).
         """
         width = x.shape[-1]
         tokens = x.reshape(-1, width)
-        # Weights and numbers of the experts of each token, both (tokens, active)
+        # Weights and indices of the experts of each token, both (tokens, active)
         preferences = self.router(tokens).float().softmax(-1)
         weights, chosen = preferences.topk(self.active, dim=-1)
         sums = weights.sum(-1, keepdim=True)
@@ -252,8 +250,8 @@ class Experts(nn.Module):
         return mixed.view_as(x)
 
     def _at_experts(self, rows: Tensor, counts: Tensor) -> Tensor:
-        """Return the experts' answers to rows that are sorted by expert; `counts` says how many
-        each expert has.
+        """Return the experts' outputs for rows sorted by expert; `counts` is the number of rows of
+        each expert.
         """
         if self.exchange is None:
             return self._compute(rows, counts.tolist())
@@ -272,8 +270,8 @@ class Experts(nn.Module):
         return self.exchange(answers, received, sent)
 
     def _compute(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """Return each expert's rows through its network; `counts` says how many each has, and rows
-        are sorted by expert.
+        """Return the outputs of this rank's experts for rows sorted by expert; `counts` is their
+        number of rows.
 
         Every expert computes, so that every parameter has a gradient.
         """
@@ -286,13 +284,14 @@ class Experts(nn.Module):
 
 
 def _unsorted(rows: Tensor, order: Tensor) -> Tensor:
-    """Return rows that were sorted by `order` at their places before."""
+    """Undo a sort of rows by `order`."""
     return torch.zeros_like(rows).index_copy(0, order, rows)
 
 
 def _by_expert(counts: Tensor) -> Tensor:
-    """Return the order by expert of rows that are sorted by rank and then by expert; `counts`
-    (ranks, experts) says how many each rank sent to each expert.
+    """Return the order that sorts rows by expert, which are sorted by rank, then by expert.
+
+    `counts` (ranks, experts) is the number of rows that each rank sent to each expert.
     """
     ranks, experts = counts.shape
     numbers = torch.arange(experts, device=counts.device)
@@ -302,7 +301,7 @@ def _by_expert(counts: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward network, each normalised before and added to its input."""
+    """Attention and a feed-forward network, each with a norm before and a residual connection."""
 
     def __init__(self, size: DecoderSize, rotary: Rotary) -> None:
         super().__init__()
@@ -316,7 +315,7 @@ class Block(nn.Module):
             self.feed = FeedForward(size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the input with what attention and network add to it."""
+        """Return the input plus the outputs of attention and network."""
         normalised = self.attention_norm(x)
         x = x + self.attention(normalised)
         normalised = self.feed_norm(x)
@@ -324,8 +323,8 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens (batch, sequence) to logits (batch, sequence, vocabulary), or the part of it that a
-    pipeline stage has.
+    """Tokens (batch, sequence) to logits (batch, sequence, vocabulary), or the part of one pipeline
+    stage.
     """
 
     def __init__(self, size: DecoderSize, sequence: int) -> None:
@@ -341,7 +340,7 @@ class Decoder(nn.Module):
         self.logits: nn.Module | None = _linear(width, size.vocabulary)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the next stage takes, or the logits of the last one."""
+        """Return the input of the next stage, or the logits in the last one."""
         if self.tokens is not None:
             x = self.tokens(x)
         for block in self.blocks.values():
@@ -352,7 +351,9 @@ class Decoder(nn.Module):
         return x
 
     def keep(self, layers: Iterable[int], *, is_first: bool, is_last: bool) -> None:
-        """Drop all but these layers, and the ends that other stages have."""
+        """Keep only these layers, and the embedding or output layer if this is the first or last
+        stage.
+        """
         drop_others(self.blocks, layers)
         if not is_first:
             self.tokens = None
@@ -371,8 +372,8 @@ def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:
-    """Drop the modules with other numbers than those; the rest keep their names, by which ranks
-    share checkpoints.
+    """Remove modules whose numbers are not in `kept`; the rest keep their names, which checkpoints
+    use.
     """
     names = {str(number) for number in kept}
     for name in list(modules):
@@ -381,7 +382,7 @@ def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:
 
 
 def initialize(module: nn.Module, prefix: str, seed: int) -> None:
-    """Fill the parameters and tables of a module: each depends on seed and name alone, however
+    """Initialize the parameters and tables of a module, depending only on seed and name, however
     ranks share it.
     """
     for name, parameter in module.named_parameters():
@@ -395,8 +396,8 @@ def initialize(module: nn.Module, prefix: str, seed: int) -> None:
 
 
 def _fill(parameter: Tensor, name: str, seed: int) -> None:
-    """Fill with ones for a norm, else with normal numbers by seed and name; a DTensor with its part
-    of them.
+    """Fill a parameter with ones for a norm, else with normal numbers by seed and name; a DTensor
+    with its part.
     """
     with torch.no_grad():
         if "norm" in name:
@@ -404,7 +405,7 @@ def _fill(parameter: Tensor, name: str, seed: int) -> None:
             return
         device = parameter.device
         digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-        seven_bytes = digest[:7]  # a seed has 64 bits, and maybe a sign
+        seven_bytes = digest[:7]  # seeds have 64 bits and may be signed, so 7 bytes fit
         key = int.from_bytes(seven_bytes, "big")
         generator = torch.Generator(device).manual_seed(key)
         whole = torch.empty(parameter.shape, device=device)

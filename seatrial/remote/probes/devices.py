@@ -31,12 +31,12 @@ from machine_lock import MachineLock
 from thorough import MULTIPLIER, sampled
 from torch_device import NumpyProcessors, TorchDevice, processors
 
-os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # number GPUs as nvidia-smi does
 
-# NVIDIA: server, Jetson, WSL; AMD
+# Device files of NVIDIA (server, Jetson, WSL) and AMD
 GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
-# Of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
+# Fault of a cluster file, for tests: "wrong:cuda:1"; "unstable:" for every device
 FAULT = "SEATRIAL_COMPUTE_FAULT"
 PURPOSE = "Measure matrix multiplication and memory copy on every device."
 OPTIONS = (
@@ -52,7 +52,7 @@ OPTIONS = (
     ("--stress-s", float, 0.0, "seconds that all GPUs multiply at once"),
 )
 
-# Odd: of splitmix64, as a signed 64 bit integer
+# Odd constant of splitmix64, as a signed 64 bit integer
 OFFSET = -4658895280553007687
 WORD = 1 << 64
 
@@ -64,11 +64,11 @@ def main():
         end="",
         flush=True,
     )  # in one write
-    os._exit(0)  # torch takes most of a second to end, for which the next node would wait
+    os._exit(0)  # skips the exit of torch, which takes most of a second while the next node waits
 
 
 def answer(options):
-    """Return the answer to the options."""
+    """Return the answer for the options."""
     lock = MachineLock()  # until the process ends
     ends = time.monotonic() + options.timeout_s / 2
     if not lock.acquire(fcntl.LOCK_SH, ends):
@@ -87,7 +87,7 @@ def answer(options):
 
 
 def devices(gpus):
-    """Return the GPUs that torch sees, or else the processors.
+    """Return the GPUs that torch sees, or the processors if there are none.
 
     Raises ImportError without a library that can measure them.
     """
@@ -142,7 +142,7 @@ def measured(device, options):
         corruption = search(device, options.rounds, fault if where in ("", device.name) else "")
         result |= {key: value for key, value in corruption.items() if value}
     except Exception as error:
-        # A broken GPU may raise anything; the others are measured all the same
+        # A broken GPU may raise anything; the other devices are still measured
         result["error"] = thorough.problem_of(error)
     return result
 
@@ -170,8 +170,8 @@ def search(device, rounds, fault=""):
 
 
 def repeated_product(device, dtype, seed, fault):
-    """Return the product of two random matrices and its sums by row, and what differs when both are
-    made again.
+    """Return the product of two random matrices, its row sums, and what differs when both are
+    computed again.
     """
     n = device.digest_size
     left, right = (
@@ -192,9 +192,9 @@ def repeated_product(device, dtype, seed, fault):
 
 
 def exact_product(device, seed):
-    """Check a product of small integers, which float32 holds exactly in any order of addition.
+    """Check a product of small integers, which float32 represents exactly in any order of addition.
 
-    Checked without a second product: C x = A (B x), with integers in x, in 64 bit floating point.
+    It is verified without a second product: C x = A (B x) for integers x, in 64 bit floating point.
     """
     n = device.digest_size
     left, right = (
@@ -238,7 +238,7 @@ def small_integers(device, count, seed):
 def digest_of(device, array):
     """Return a weighted sum of the elements' bits modulo 2^64.
 
-    Odd weights, so that no single wrong element is missed.
+    Weights are odd, so that any single wrong element changes it.
     """
     words = device.words(array)
     return int((words * (mixed(device, len(words), 1) | 1)).sum()) % WORD

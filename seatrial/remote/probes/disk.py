@@ -62,7 +62,7 @@ def arguments():
 
 
 def measured(options):
-    """Return the measurement; nothing where others had the machine for all of the time."""
+    """Return the measurement; {} if other nodes used the machine for all of the time."""
     lock = MachineLock()  # until the process ends
     if not lock.acquire(fcntl.LOCK_EX, time.monotonic() + options.timeout_s / 2):
         return {}
@@ -81,9 +81,9 @@ def measured(options):
 
 
 def file_size(folder, most):
-    """Return bytes to write, in whole blocks. Raises OSError where too few are free."""
+    """Return the bytes to write, in whole blocks. Raises OSError if too little space is free."""
     disk = os.statvfs(folder)
-    # At most a quarter of what is free
+    # At most a quarter of the free space
     size = min(most, disk.f_bavail * disk.f_frsize // 4) // BLOCK * BLOCK
     if size < LEAST_BYTES:
         raise OSError(errno.ENOSPC, f"too little is free in {folder}")
@@ -103,7 +103,7 @@ def nameless(folder):
 
 
 def filesystem(folder):
-    """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4,
+    """Return the type of the file system, as in the kernel's mount table: ext4, xfs, overlay, nfs4,
     lustre.
     """
     path = os.path.realpath(folder)
@@ -118,7 +118,7 @@ def filesystem(folder):
 
 def measured_by_fio(file, size, seconds):
     """Write and read by fio."""
-    os.posix_fallocate(file, 0, size)  # or fio would want to make the file itself
+    os.posix_fallocate(file, 0, size)  # otherwise fio would create the file itself
     written, write_s = fio(file, "write", size, seconds)
     read, read_s = fio(file, "read", max(written // BLOCK, 1) * BLOCK, seconds)
     return {
@@ -168,7 +168,7 @@ def fio(file, direction, size, seconds, *more):
 
 
 def takes_direct(file):
-    """Turn on reading and writing past the page cache; return whether the file allows it."""
+    """Enable direct I/O, past the page cache; return whether the file supports it."""
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError:
@@ -177,11 +177,11 @@ def takes_direct(file):
 
 
 def measured_by_python(file, size, seconds):
-    """Write and read numbered blocks one after another, and compare."""
+    """Write and read numbered blocks sequentially, and compare them."""
     takes_direct(file)
     content = os.urandom(BLOCK - 8)
     written, write_s = write_blocks(file, size, content, seconds)
-    # Where there is no O_DIRECT: not from memory
+    # Without O_DIRECT, drop the pages so that reads come from disk
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     read, wrong, read_s = read_back(file, written, content, seconds)
     return {
@@ -193,8 +193,8 @@ def measured_by_python(file, size, seconds):
 
 
 def write_blocks(file, size, content, seconds):
-    """Return bytes that were written and are on the disk, and the seconds that it took."""
-    block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
+    """Return the bytes written and synced to disk, and the seconds that it took."""
+    block = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT requires
     began = time.perf_counter()
     written = 0
     while written < size and time.perf_counter() - began < seconds:
@@ -205,7 +205,7 @@ def write_blocks(file, size, content, seconds):
 
 
 def read_back(file, size, content, seconds):
-    """Return bytes that were read, what was wrong with them, and the seconds that reading took."""
+    """Return the bytes read, what was wrong with them, and the seconds that reading took."""
     block = mmap.mmap(-1, BLOCK)
     place = 0
     took = 0.0

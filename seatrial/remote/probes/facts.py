@@ -1,7 +1,7 @@
 """Print the facts of this node as one JSON line: versions, GPUs, sizes. Standard library only.
 
-A version is "" where the package is not installed and null where it could not be told (a command
-that hangs or fails): slow is not the same as different.
+A version is "" if the package is not installed, and null if it is unknown because a command hangs
+or fails: a slow node must not look different.
 """
 
 import hashlib
@@ -18,16 +18,17 @@ from glob import glob
 from importlib import metadata
 
 NVIDIA_SMI_TIMEOUT_S = 30  # without persistence mode it wakes every GPU first
-MAX_OUTPUT = 1 << 20  # bytes of a command
-MAX_LINE = 300  # characters: a search for a version takes the square of it
+MAX_OUTPUT = 1 << 20  # most bytes of a command's output
+MAX_LINE = 300  # most characters of a line, since the time to search it for a version is quadratic
 AMD_VENDOR = "0x1002"
 OPENSSH = r"OpenSSH_(\S+?),?\s"
 GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,64}")
 NVLINK_DOMAIN = re.compile(r"\s*(?![0-]+,)([0-9a-fA-F-]{32,36}), *(\d{1,9})\s*")
 DMI = "/sys/class/dmi/id/"
-FEWEST_CHARACTERS = 6  # of a serial; boards without one say "None", "0" or "To Be Filled"
+# Least characters of a serial; boards without one report "None", "0" or "To Be Filled"
+FEWEST_CHARACTERS = 6
 MAX_IDS = 64
-# Where images have nccl-tests that are not on PATH: NVIDIA's PyTorch, clouds' recipes, our own.
+# PATH, and the usual places of nccl-tests in images: NVIDIA's PyTorch, clouds' recipes, seatrial's.
 NCCL_TESTS = "$PATH:/opt/nccl-tests/build:/workspace/nccl-tests/build:/third_party/nccl-tests/build"
 
 
@@ -37,7 +38,9 @@ def main():
 
 
 def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
-    """Return the facts; `nccl_tests` are the folders that may have all_reduce_perf, as in PATH."""
+    """Return the facts; `nccl_tests` are the folders to search for all_reduce_perf, in the format
+    of PATH.
+    """
     gpus = gpu_models()
     return {
         "hostname": os.uname().nodename,
@@ -59,24 +62,24 @@ def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
 
 
 def sshd():
-    """Return the path of OpenSSH's server; None if this login came in by another server."""
+    """Return the path of OpenSSH's server; None if this login came through another server."""
     program = which("sshd", ":/usr/sbin:/sbin:/usr/local/sbin")
     return program or (None if "SSH_CONNECTION" in os.environ else "")
 
 
 def which(program, more=""):
-    """Return the program's path; "" where it is not. `more` is behind PATH."""
+    """Return the path of a program, "" if it is missing; `more` is appended to PATH."""
     return shutil.which(program, path=os.environ.get("PATH", os.defpath) + more) or ""
 
 
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     """Return model, highest SM clock (MHz) and UUID of each GPU.
 
-    None when the driver's tool is there and does not answer.
+    None if the driver's tool exists but does not answer.
     """
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
     nvidia = nvidia_smi("gpu=uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
-    if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
+    if nvidia is None:  # the driver does not report the clock, or does not answer at all
         nvidia = nvidia_smi("gpu=uuid,name", max(1, deadline - time.monotonic()))
     if nvidia is None:
         return None
@@ -84,28 +87,31 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     for path in sorted(glob("/sys/class/drm/renderD*/device/vendor")):
         if first_line(path) == AMD_VENDOR:
             folder = os.path.dirname(path)
-            name = first_line(folder + "/product_name") or "AMD"  # older ones do not know it
+            # Older drivers do not have this file
+            name = first_line(folder + "/product_name") or "AMD"
             gpus.append((name, None, first_line(folder + "/unique_id")))
     return gpus
 
 
 def nvlink_domain() -> str:
-    """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there
-    is none.
+    """Return cluster and clique of the NVLink domain that contains all GPUs of the node; "" if
+    there is none.
     """
     domains = set(nvidia_smi("gpu=fabric.clusterUuid,fabric.cliqueId", NVIDIA_SMI_TIMEOUT_S) or [])
-    match = NVLINK_DOMAIN.fullmatch("|".join(domains))  # none of several
+    match = NVLINK_DOMAIN.fullmatch("|".join(domains))  # no match for several domains
     return ".".join(match.groups()) if match else ""
 
 
 def gpu_problem() -> str:
-    """Return the first words of the driver's tool when it fails; "" if it has none."""
+    """Return the first words of the driver's tool if it fails; "" if it works or is missing."""
     lines = lines_of(["nvidia-smi"], NVIDIA_SMI_TIMEOUT_S / 2, failed=True) or []
     return next((line.strip() for line in lines if line.strip()), "")
 
 
 def nvidia_smi(query, timeout_s, **options):
-    """Return the rows that a query such as gpu=uuid,name prints; as `lines_of`."""
+    """Return the rows that nvidia-smi prints for a query such as gpu=uuid,name, as
+    `lines_of` does.
+    """
     return lines_of(
         ["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options
     )
@@ -114,7 +120,7 @@ def nvidia_smi(query, timeout_s, **options):
 def gpu_in(line: str) -> "tuple[str, int | None, str]":
     """Parse `GPU-1b2c..., NVIDIA H100 80GB HBM3, 1980` into model, clock and UUID.
 
-    The clock is None if it is `[N/A]` or was not asked for, the UUID "" if it has none.
+    The clock is None if it is `[N/A]` or missing, the UUID "" if it is missing.
     """
     first, _, rest = (part.strip() for part in line.partition(","))
     uuid = first if GPU_UUID.fullmatch(first) else ""
@@ -126,10 +132,10 @@ def gpu_in(line: str) -> "tuple[str, int | None, str]":
 
 
 def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
-    """Return a digest of each serial of this machine: of its GPUs, of its board, else of its
+    """Return a digest of each serial of this machine: of its GPUs, and of its board, else of its
     installation.
 
-    Serials themselves stay here. Containers may all have the ids of one host or image.
+    The serials themselves are not reported. Containers may have the ids of a common host or image.
     """
     board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
     serials = [*gpu_uuids, *board]
@@ -143,7 +149,7 @@ def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
 
 
 def is_serial(text):
-    """Return whether a text may be a serial."""
+    """Return whether a text looks like a serial."""
     return sum(c.isalnum() for c in text) >= FEWEST_CHARACTERS
 
 
@@ -180,13 +186,11 @@ def versions(mpirun):
 
 
 def package_version(*names: str) -> str:
-    """Return the installed version of the first package that is there; nothing of it is
-    imported.
-    """
+    """Return the version of the first installed package, without importing it."""
     for name in names:
         try:
             installed = metadata.version(name)
-        except (ImportError, KeyError, OSError):  # not there, or its metadata is broken
+        except (ImportError, KeyError, OSError):  # not installed, or with broken metadata
             continue
         if installed:
             return installed[:MAX_LINE]
@@ -194,8 +198,8 @@ def package_version(*names: str) -> str:
 
 
 def nccl_version():
-    """Return the system's libnccl, as its file name says, and the one that came with torch where
-    that is another.
+    """Return the version of the system's libnccl, from its file name, and that of torch's NCCL if
+    it differs.
     """
     of_torch = package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
@@ -206,13 +210,13 @@ def nccl_version():
 
 
 def driver_version():
-    """Return the version of NVIDIA's driver, else of AMD's if it is not the kernel's own."""
+    """Return the version of NVIDIA's driver, else of AMD's unless it is part of the kernel."""
     match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
     return match[1] if match else first_line("/sys/module/amdgpu/version")
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
-    """Return the version in what a command prints."""
+    """Return the version in a command's output."""
     lines = lines_of(command)
     if not lines:
         return None if lines is None else ""
@@ -221,17 +225,16 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
 
 
 def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):
-    """Return what a command prints, at most a few lines.
+    """Return the first lines that a command prints.
 
-    Empty if it is not installed; None if it hangs, or if it fails, unless `failed` asks for its
-    output then.
+    Empty if it is not installed; None if it hangs. If it fails, None, or its output with `failed`.
     """
     text = text_of(command, timeout_s, failed)
     return None if text is None else [line[:widest] for line in text.splitlines()[:most]]
 
 
 def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
-    """Return the output as one text of at most `most` bytes; a command that prints more counts as
+    """Return a command's output as text; a command that prints more than `most` bytes counts as
     hanging.
     """
     try:
@@ -249,14 +252,16 @@ def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
     try:
         output = read_until_end(child, time.monotonic() + timeout_s, most)
     finally:
-        end_group(child)  # also what a script has started, which holds the pipe open
+        end_group(child)  # including children of a script, which would keep the pipe open
     if output is None or (child.returncode and not failed):
         return None
     return output.decode(errors="replace")
 
 
 def read_until_end(child, deadline, most):
-    """Return all output of a child that ends in time and prints little, else None."""
+    """Return all output of a child that ends before the deadline and prints at most `most` bytes;
+    else None.
+    """
     output = b""
     while True:
         readable, _, _ = select.select([child.stdout], [], [], max(0, deadline - time.monotonic()))
@@ -274,7 +279,7 @@ def read_until_end(child, deadline, most):
 
 
 def end_group(child):
-    """Kill a child and what it has started."""
+    """Kill a child and its process group."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:

@@ -1,10 +1,10 @@
-"""What a rank says when its step does not end: its collectives, where it stands, whether its GPU is
+"""The report of a rank whose step does not end: its collectives, its stack, and whether its GPU is
 busy.
 
-The collectives are those of PyTorch's flight recorder
+The collectives come from PyTorch's flight recorder
 (https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), which records each one when
-a rank enters it. A thread of every rank says, in one line of JSON, how far the rank has come in
-each of its groups; from the lines of all ranks follows who did not enter what
+a rank enters it. A thread of every rank prints, as one line of JSON, how far the rank has come in
+each of its groups; the lines of all ranks show which rank did not enter which collective
 (seatrial/readers/flight_recorder.py). Copied to the nodes next to the probes.
 """
 
@@ -24,35 +24,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rendezvous import Json, dist, torch  # which says so where torch is missing
+from rendezvous import Json, dist, torch  # reports a missing torch
 from torch_device import smi_line
 
-_RECORDED = "2000"  # collectives
-# The second one before torch 2.9
+_RECORDED = "2000"  # number of collectives to record
+# The second name is for torch before 2.9
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 
 _EVERY_S = 0.25
-_GRACE_S = 8.0  # for the others to say the same, before the first rank that leaves ends all
+_GRACE_S = 8.0  # time for other ranks to report too, since the first rank that exits ends all
 _FRAMES = 8
 _MOST_GROUPS = 16
-_MOST_CALLS = 64  # the latest sends and receives
+_MOST_CALLS = 64  # most sends and receives to report, the latest ones
 _SMI_TIMEOUT_S = 5
-_RAS = "localhost:28028"  # where NCCL listens, from 2.24 on, unless NCCL_RAS_ADDR says otherwise
+_RAS = "localhost:28028"  # default address of NCCL's RAS, from NCCL 2.24 on
 _RAS_S, _MOST_RAS_BYTES = 6.0, 16 << 10  # RAS itself waits 5 s for silent ranks
 _GPU_WAITS = ("synchronize", "between_ms", "settle")
 
 
 def record_collectives() -> None:
-    """Turn the flight recorder on; call it before a process group is made."""
+    """Enable the flight recorder; call this before creating a process group."""
     is_old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
     os.environ.setdefault(_VARIABLES[is_old], _RECORDED)
 
 
 class Watchdog:
-    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said
-    where it stands.
+    """Ends the process with status 1, after a report, if `beat` was not called for `limit_s`.
 
-    It watches from the first `beat` on, and never a rank that is alone.
+    It starts with the first `beat`, and never watches a single rank.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Watchdog:
         self.over.set()
 
     def beat(self, step: int) -> None:
-        """Say that a step begins."""
+        """Record that a step begins."""
         self.step = step
         self.last = time.monotonic()
 
@@ -83,7 +82,7 @@ class Watchdog:
         looked = time.monotonic()
         while not self.over.wait(_EVERY_S):
             now = time.monotonic()
-            # This rank itself was stopped: it is silent, as those that wait saw it
+            # This rank itself was stopped, so it stays silent; the ranks that waited report it
             if now - looked > self.limit_s / 2:
                 self.last = now
             looked = now
@@ -99,7 +98,8 @@ class Watchdog:
         if self.dump_prefix and trace is not None:
             with suppress(OSError):
                 Path(f"{self.dump_prefix}{self.place['rank']}").write_bytes(trace)
-        entries = pickle.loads(trace)["entries"] if trace else []  # written by this very process
+        # Safe to unpickle, as this process wrote it
+        entries = pickle.loads(trace)["entries"] if trace else []
         return {
             "event": "stuck",
             **self.place,
@@ -113,8 +113,8 @@ class Watchdog:
         }
 
     def _ras(self) -> list[str]:
-        """Return NCCL's RAS report on the whole job; one rank asks, and another in case that one is
-        gone.
+        """Return NCCL's RAS report on the whole job, on the first and the last rank, in case one of
+        them is gone.
         """
         is_asked = (
             self.place["rank"] in (0, dist.get_world_size() - 1) and dist.get_backend() == "nccl"
@@ -136,7 +136,7 @@ def recorded() -> bytes | None:
 
 
 def groups_of(entries: Sequence[Json]) -> list[Json]:
-    """Return for each group of this rank its id, name, ranks, and the number and operation of the
+    """Return id, name and ranks of each of this rank's groups, with number and operation of its
     last collective.
     """
     members = _members()
@@ -161,8 +161,8 @@ def groups_of(entries: Sequence[Json]) -> list[Json]:
 
 
 def calls_of(entries: Sequence[Json]) -> list[Json]:
-    """Return the latest sends and receives of this rank, and the ends of their batches; gloo
-    records none.
+    """Return this rank's latest sends and receives, and the ends of their batches; gloo records
+    none.
     """
     calls = [
         entry
@@ -181,8 +181,8 @@ def calls_of(entries: Sequence[Json]) -> list[Json]:
 
 
 def _members() -> dict[str, list[int]]:
-    """Return the ranks of each group of this process, by the group's id; empty where torch keeps
-    them elsewhere.
+    """Return the ranks of each group of this process, by group id; {} if this torch stores them
+    elsewhere.
     """
     with suppress(AttributeError):
         names = dist.distributed_c10d._world.pg_names
@@ -191,13 +191,13 @@ def _members() -> dict[str, list[int]]:
 
 
 def innermost(thread: int) -> list[traceback.FrameSummary]:
-    """Return the innermost calls of a thread, the last one last."""
+    """Return the innermost frames of a thread, the innermost last."""
     frame = sys._current_frames().get(thread)
     return traceback.extract_stack(frame)[-_FRAMES:] if frame else []
 
 
 def stack_of(thread: int) -> list[str]:
-    """Return where a thread is, the innermost call first: "decoder.py:118 forward"."""
+    """Return the stack of a thread, the innermost frame first: "decoder.py:118 forward"."""
     return [
         f"{Path(call.filename).name}:{call.lineno} {call.name}"
         for call in reversed(innermost(thread))
@@ -205,9 +205,7 @@ def stack_of(thread: int) -> list[str]:
 
 
 def waits_for_others(thread: int) -> bool:
-    """Return whether a thread waits for other ranks, in PyTorch's communication, or for the end of
-    a GPU's work.
-    """
+    """Return whether a thread waits for other ranks, in PyTorch's communication, or for the GPU."""
     return any(
         "/torch/distributed/" in call.filename or call.name in _GPU_WAITS
         for call in innermost(thread)
@@ -215,7 +213,7 @@ def waits_for_others(thread: int) -> bool:
 
 
 def ras_status(address: str) -> list[str]:
-    """Return what NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing
+    """Return the answer of NCCL's RAS to `verbose status`, as ncclras prints it; empty if nothing
     listens.
     """
     host, _, port = address.rpartition(":")
@@ -232,8 +230,8 @@ def ras_status(address: str) -> list[str]:
 
 
 def gpu_state() -> dict[str, float] | None:
-    """Return how busy this process's GPU is, percent, and its power, W; None where nvidia-smi does
-    not say.
+    """Return utilization (percent) and power (W) of this process's GPU; None if nvidia-smi does not
+    report them.
     """
     if not torch.cuda.is_initialized():
         return None

@@ -1,11 +1,11 @@
-"""A check of this machine's GPUs and fabric in seconds, for schedulers: no network, no scheduler's
-command, no work.
+"""A check of this machine's GPUs and fabric within seconds, for schedulers; it uses no network, no
+scheduler commands and no load.
 
     check.pyz --fast slurm|kubernetes [--gpus N] [--ports N]
 
-Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, and with 1 for a fault; as
-a plugin of node-problem-detector with 0, 1 for a fault and 2 for what is not known. What is not
-known is no fault: a node is not drained because nvidia-smi was slow. Standard library only.
+Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, or 1 for a fault; as a
+plugin of node-problem-detector with 0, 1 for a fault, or 2 for unknown. An unknown state is no
+fault, so that a node is not drained because nvidia-smi was slow. Standard library only.
 """
 
 import os
@@ -16,20 +16,20 @@ import time
 import inventory
 import ports
 
-DEADLINE_S = 8.0  # for all questions; what has not answered by then is not known
-STOPS_S = 9  # the process ends itself, whatever hangs
-WIDEST = 250  # characters of the line
+DEADLINE_S = 8.0  # for all queries; queries without an answer by then count as unknown
+STOPS_S = 9  # the process ends itself after this time, whatever hangs
+WIDEST = 250  # most characters of the line
 NOTHING = {"", "none", "n/a", "[n/a]", "not supported", "completed", "success"}
 # Xids after which NVIDIA asks for a reset, a drain or a repair (docs.nvidia.com/deploy/xid-errors).
 FATAL_XIDS = {48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 143, 154}
-RECENT_S = 3600.0  # an older Xid has been seen to
+RECENT_S = 3600.0  # older Xids are assumed to be handled
 
 
 def main(fast, gpus, wanted_ports):
     """Print the line and return the exit status.
 
-    `fast` is who asks, "slurm" or "kubernetes"; `gpus` and `wanted_ports` are how many there must
-    be.
+    `fast` is the caller, "slurm" or "kubernetes"; `gpus` and `wanted_ports` are the expected
+    numbers.
     """
     signal.signal(signal.SIGALRM, lambda *_: _exit_at_deadline(fast))
     signal.alarm(STOPS_S)
@@ -43,7 +43,7 @@ def main(fast, gpus, wanted_ports):
 
 
 def report(fast, faults, unknown, seen):
-    """Print the faults, else what is unknown, else what was seen; return the exit status."""
+    """Print the faults, else the unknown states, else a summary; return the exit status."""
     status = 0
     if faults:
         line = "fault: " + "; ".join(faults)
@@ -61,24 +61,26 @@ def report(fast, faults, unknown, seen):
 
 
 def _unknown_status(fast):
-    """Return the exit status of what is not known: for Slurm no fault, as it has no third state."""
+    """Return the exit status for an unknown state; Slurm has no third status, so it is no fault
+    there.
+    """
     if fast == "kubernetes":
         return 2
     return 0
 
 
 def _exit_at_deadline(fast):
-    """Exit at once: a health check that hangs would be killed, and a node drained for it."""
+    """Exit at once, since a health check that hangs would be killed and the node drained."""
     sys.stdout.write("seatrial not known: no answer within %d s\n" % STOPS_S)
     sys.stdout.flush()
     os._exit(_unknown_status(fast))
 
 
 def look(gpus, wanted_ports, deadline):
-    """Return the faults of this machine, what is unknown, and what was seen.
+    """Return the faults of this machine, unknown states, and a summary.
 
-    The first two are lists of sentences, the last is one. What does not answer until `deadline`, of
-    time.monotonic, is left out.
+    The first two are lists of sentences, the last is one sentence. Queries without an answer until
+    `deadline` (time.monotonic) are skipped.
     """
     faults = []
     unknown = []
@@ -107,9 +109,9 @@ def look(gpus, wanted_ports, deadline):
 
 
 def of_gpu(gpu):
-    """Yield what the GPU itself reports as damage, or as a slowdown by hardware.
+    """Yield damage and hardware slowdowns that the GPU itself reports.
 
-    `gpu` is as `inventory.gpu_list` has it; a fact that the driver does not tell is no fault.
+    `gpu` is an entry of `inventory.gpu_list`; a missing field is no fault.
     """
     recovery = str(gpu.get("recovery") or "")
     if gpu.get("requires_reset"):
@@ -134,9 +136,9 @@ def of_gpu(gpu):
 
 
 def of_kernel(xids):
-    """Yield the driver's errors of the last hour that ask for a repair.
+    """Yield the driver's errors of the last hour that call for a repair.
 
-    An error without an age counts as one of now.
+    An error of unknown age counts as new.
     """
     for error in xids:
         kind = error["kind"]

@@ -45,7 +45,7 @@ FIELDS = {
     "fabric_state": "fabric.state",
     "fabric_status": "fabric.status",
 }
-# Its name before driver 535
+# Names before driver 535
 OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 NUMBERS = {
     "ecc_uncorrected",
@@ -59,8 +59,8 @@ NUMBERS = {
     "memory_mib",
     "power_w",
 }
-# Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness,
-# settings, power cap.
+# Bits of the clock event reasons that mean a slowdown by hardware; others are idle, settings, power
+# cap.
 SLOWDOWNS = {
     0x8: "hardware slowdown",
     0x40: "thermal slowdown",
@@ -72,7 +72,7 @@ XID = re.compile(
     r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) "
     r"\((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})"
 )
-# Of the kernel and of drivers, where hardware fails without an Xid.
+# Messages of the kernel and of drivers about failing hardware without an Xid.
 EVENT = re.compile(
     "fallen off the bus|RmInitAdapter failed|PCIe Bus Error: severity=Uncorrected "
     r"\(Fatal\)|Uncorrect\w{1,5} \(Fatal\)"
@@ -84,9 +84,10 @@ MAX_RECORDS = 200000
 MAX_SEEN = 64
 KMSG_S = 2.0
 WIDEST_RECORD = 300
-WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
+# Most characters of a GPU's row: a GPU that needs a reset reports that in every field
+WIDEST = 4096
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
-NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
+NVIDIA, DISPLAYS = "0x10de", "0x03"  # PCI vendor id of NVIDIA, and PCI class of GPUs
 
 
 def main():
@@ -97,7 +98,7 @@ def main():
 
 
 def node():
-    """Return the inventory."""
+    """Return the inventory of this node."""
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
     addresses = gpu_addresses(gpus)
@@ -120,7 +121,7 @@ def node():
 
 
 def gpu_list(deadline):
-    """Return the state of NVIDIA's GPUs by PCI address; none where nvidia-smi does not answer."""
+    """Return the state of NVIDIA's GPUs by PCI address; empty if nvidia-smi does not answer."""
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
     remappings = rows(
         "remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline
@@ -146,8 +147,8 @@ def gpu_list(deadline):
 
 
 def queried(fields, deadline):
-    """Return a dict of texts for each GPU, by PCI address; without the fields that the driver does
-    not know.
+    """Return the fields of each GPU as texts, ordered by PCI address, except fields unknown to the
+    driver.
     """
     for _ in range(len(FIELDS)):
         lines = nvidia_smi(
@@ -175,8 +176,8 @@ def queried(fields, deadline):
 
 
 def gpu_of(values):
-    """Return one GPU with numbers as numbers; without what the driver calls not available or not
-    supported.
+    """Return one GPU, with numbers converted, except fields that the driver reports as
+    unavailable.
     """
     gpu: "dict[str, object]" = {"requires_reset": any(map(NEEDS_RESET.search, values.values()))}
     for name, text in values.items():
@@ -200,7 +201,7 @@ def slowdowns(text):
 
 
 def rows(query, deadline):
-    """Return the rows of another query of nvidia-smi."""
+    """Return the rows of any other nvidia-smi query."""
     return [
         [part.strip() for part in line.split(",")]
         for line in nvidia_smi(query, left(deadline)) or []
@@ -231,7 +232,7 @@ def yes_or_no(text):
 
 
 def left(deadline):
-    """Return the seconds until a deadline, and a little after it."""
+    """Return the seconds until a deadline, at least 0.1."""
     return max(0.1, deadline - time.monotonic())
 
 
@@ -241,11 +242,11 @@ def short_address(pci):
 
 
 def kernel_log(addresses, nics):
-    """Return the driver's errors of these GPUs and of NVSwitches since boot, and the kernel's other
-    errors of hardware.
+    """Return the errors of these GPUs and of NVSwitches since boot, and other hardware errors, from
+    the kernel's log.
 
-    None if the log may not be read. A container reads that of its host, so other devices' are left
-    out.
+    None if the log may not be read. A container reads its host's log, so errors of other devices
+    are left out.
     """
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -258,7 +259,7 @@ def kernel_log(addresses, nics):
 
 
 def records(log):
-    """Yield the lines of the kernel's log with their seconds since the start."""
+    """Yield the lines of the kernel's log, each with its time in seconds since boot."""
     ends = time.monotonic() + KMSG_S
     for _ in range(MAX_RECORDS):
         if time.monotonic() > ends:
@@ -266,9 +267,9 @@ def records(log):
         try:
             text = os.read(log, 8192).decode(errors="replace")
         except OSError as error:
-            if error.errno == errno.EPIPE:  # overwritten while it was read
+            if error.errno == errno.EPIPE:  # the record was overwritten while reading
                 continue
-            return  # EAGAIN: all is read
+            return  # EAGAIN: the end of the log
         prefix, _, message = text.partition(";")
         times = prefix.split(",")
         yield (
@@ -278,7 +279,7 @@ def records(log):
 
 
 def summed(lines, addresses, nics=frozenset()):
-    """Return Xids and other events: number of times, seconds since the last one, and its text."""
+    """Return Xids and other events, each with count, seconds since the latest one, and its text."""
     uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
     of_gpus, of_nics = (
         {each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics)
@@ -292,7 +293,7 @@ def summed(lines, addresses, nics=frozenset()):
             pci = match[3].lower()
             number = int(match[4])
             if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
-                continue  # the driver leaves the function out: 0000:1b:00
+                continue  # not one of these GPUs; the driver omits the function: 0000:1b:00
             entry = xids.setdefault(
                 (kind, pci, number), {"kind": kind, "number": number, "pci": pci, "count": 0}
             )
@@ -312,8 +313,8 @@ def summed(lines, addresses, nics=frozenset()):
 
 
 def gpu_addresses(gpus):
-    """Return the addresses that the driver lists, else those of all NVIDIA GPUs on the bus: their
-    errors say why.
+    """Return the addresses of the listed GPUs; if there are none, of all NVIDIA GPUs on the bus,
+    whose errors may show why.
     """
     listed = {short_address(gpu["pci"]) for gpu in gpus}
     folders = [] if listed else glob.glob("/sys/bus/pci/devices/*")[:4096]
@@ -326,20 +327,22 @@ def gpu_addresses(gpus):
 
 
 def hugepages():
-    """Return how many huge pages the kernel has; None if it does not say."""
+    """Return the number of huge pages; None if the kernel does not report it."""
     with open("/proc/meminfo") as file:
         match = re.search(r"^HugePages_Total:\s+(\d+)", file.read(1 << 16), re.M)
     return int(match[1]) if match else None
 
 
 def memlock():
-    """Return the KiB that a process may lock, -1 without a limit: RDMA registers memory."""
+    """Return the limit of locked memory in KiB, -1 if unlimited; RDMA locks the memory that it
+    registers.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return -1 if soft == resource.RLIM_INFINITY else soft // 1024
 
 
 def gigabytes(folder, field):
-    """Return GB of the disk of a folder, by a field of statvfs; None without that folder."""
+    """Return GB of a folder's disk, by a field of statvfs; None if the folder does not exist."""
     try:
         disk = os.statvfs(folder)
     except OSError:

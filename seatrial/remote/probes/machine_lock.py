@@ -1,8 +1,9 @@
 """A lock that nodes of one machine share, so that they measure one after another.
 
-Such nodes (containers, network namespaces) share a folder. The lock's name has the machine's boot
-id, so that nodes with a common network home do not wait for each other. Its holder shows signs of
-life; where none come, as of a process that was stopped, the others go on with another lock.
+Such nodes (containers, network namespaces) share a folder. The lock's name contains the boot id of
+the machine, so that nodes with a common network home do not wait for each other. The holder
+regularly writes the time into the file; if it stops, as when its process is stopped, others use
+another lock.
 """
 
 import fcntl
@@ -11,7 +12,7 @@ import tempfile
 import threading
 import time
 
-SILENT_S = 10.0  # a process that loads a large library shows none for seconds
+SILENT_S = 10.0  # a process that loads a large library may not write the time for seconds
 BEAT_S = 1.0
 
 
@@ -24,13 +25,13 @@ class MachineLock:
         self.file = self.opened()
 
     def opened(self):
-        """Open the file of the lock."""
+        """Open the lock file."""
         return os.open(lock_file(self.number), os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self, mode, ends):
-        """Take the lock in that mode, fcntl.LOCK_SH or LOCK_EX.
+        """Acquire the lock in that mode, fcntl.LOCK_SH or LOCK_EX.
 
-        False when others hold it until `ends` (of time.monotonic).
+        Return false if others hold it until `ends` (time.monotonic).
         """
         sign = None
         seen = time.monotonic()
@@ -51,12 +52,12 @@ class MachineLock:
         return True
 
     def taken(self, mode):
-        """Return whether the lock could be taken."""
+        """Try to take the lock; return whether that succeeded."""
         try:
             fcntl.flock(self.file, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:  # a file system without locks: its nodes are machines of their own
+        except OSError:  # a file system without locks: assume that nodes are separate machines
             return True
         self.show_life()
         if not self.beating:
@@ -65,13 +66,13 @@ class MachineLock:
         return True
 
     def beat(self):
-        """Show life until the process ends."""
+        """Write the time regularly until the process ends."""
         while True:
             time.sleep(BEAT_S)
             self.show_life()
 
     def show_life(self):
-        """Write the time into the file."""
+        """Write the current time into the lock file."""
         os.pwrite(self.file, b"%032d" % time.monotonic_ns(), 0)
 
     def release(self):
@@ -80,12 +81,13 @@ class MachineLock:
 
 
 def lock_file(number):
-    """Return the lock's path, beside the probe."""
+    """Return the path of the lock, next to the probe."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()
     folder = os.path.dirname(os.path.abspath(__file__))
-    if not os.path.isdir(folder):  # an archive, `seatrial probe`: beside it
+    # The probe is in an archive, `seatrial probe`: use the archive's folder
+    if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    if not os.access(folder, os.W_OK):  # of an image, for a user who is not root
+    if not os.access(folder, os.W_OK):  # the folder is part of an image, and the user is not root
         folder = tempfile.gettempdir()
     return os.path.join(folder, f"devices-{machine}{f'-{number}' if number else ''}.lock")

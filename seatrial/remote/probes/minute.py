@@ -64,8 +64,8 @@ def of_port(port):
 
 
 def of_processors():
-    """Load, the median clock, the hottest sensor, and how often processors were kept below their
-    clock.
+    """Return the load, the median clock, the highest temperature, and the count of thermal
+    throttling.
     """
     readings = {"load": os.getloadavg()[0]}
     clocks = sorted(
@@ -83,7 +83,7 @@ def of_processors():
 
 
 def numbers(pattern):
-    """Return the whole numbers in the files of a pattern."""
+    """Return the integers in all files that match a pattern."""
     texts = (first_line(path) for path in glob.glob(pattern)[:1024])
     return [int(text) for text in texts if re.fullmatch(r"\d{1,15}", text)]
 

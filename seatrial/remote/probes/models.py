@@ -18,23 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, relu
 
-_SEEN_CLASSES = 10  # that synthetic images are of: few enough to be learnt in tens of steps
+_SEEN_CLASSES = 10  # classes of synthetic images: few enough to be learnt in tens of steps
 
 Batch = tuple[Tensor, Tensor]  # inputs and labels
-Draw = Callable[[int, torch.Generator], Batch]  # a batch of so many inputs
+Draw = Callable[[int, torch.Generator], Batch]  # makes a batch of a number of inputs
 Convolution = tuple[int, int, int]  # channels out, kernel, stride
-# Blocks of each stage, and whether they are bottlenecks
+# Number of blocks of each stage, and whether they are bottlenecks
 _RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
 MODELS = ("tiny", "transformer", *_RESNETS)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model, its optimizer's class and learning rate, and what makes a synthetic batch of
-    (inputs, labels) for it.
+    """A model, its optimizer's class and learning rate, and a function for synthetic batches of
+    (inputs, labels).
 
-    Logits are labels by classes: one label for an image, one for each token of a sequence. A batch
-    is made where its random generator is.
+    Logits are (labels, classes): one label per image, or one per token of a sequence. A batch is
+    made on the device of its random generator.
     """
 
     model: nn.Module
@@ -54,7 +54,7 @@ class TransformerSize:
     vocabulary: int = 1024
 
     def __str__(self) -> str:
-        """Return layers by width."""
+        """Format the size as layers by width."""
         return f"{self.layers}x{self.width}"
 
 
@@ -76,7 +76,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
         """Transform `x` (batch, sequence, width).
 
-        `future` (sequence, sequence) is True where attention must not look.
+        `future` (sequence, sequence) is True for positions that attention must mask.
         """
         batch, length, width = x.shape
         per_head = width // self.heads
@@ -138,9 +138,10 @@ class Transformer(nn.Module):
 
 
 class Residual(nn.Module):
-    """Convolutions, each normalised, added to their input, which is projected where shapes differ.
+    """A residual block: convolutions, each with a norm, added to their input, which is projected if
+    shapes differ.
 
-    `convolutions` are (channels out, kernel, stride) in order.
+    `convolutions` are (channels out, kernel, stride), in order.
     """
 
     def __init__(self, channels: int, convolutions: tuple[Convolution, ...]) -> None:
@@ -153,9 +154,9 @@ class Residual(nn.Module):
             layers.append(nn.ReLU())
             width = out
             stride *= step
-        layers.pop()  # the last ReLU follows the sum
+        layers.pop()  # the last ReLU comes after the addition
         self.residual = nn.Sequential(*layers)
-        # So that SGD is stable from the first step: https://arxiv.org/abs/1706.02677
+        # Zero at first, so that SGD is stable from the first step: https://arxiv.org/abs/1706.02677
         nn.init.zeros_(layers[-1].weight)
         self.shortcut: nn.Module = nn.Identity()
         if width != channels or stride != 1:
@@ -163,18 +164,16 @@ class Residual(nn.Module):
             self.shortcut = nn.Sequential(*projection)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the convolved input and the input itself, added up."""
+        """Return the sum of the convolutions' output and the input, after a ReLU."""
         residual = self.residual(x)
         summed = residual + self.shortcut(x)
         return relu(summed)
 
 
 def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
-    """Return a convolution that keeps height and width, or divides them by its stride, and its
-    normalisation.
-    """
+    """Return a convolution, which divides height and width by its stride, and its norm."""
     padding = kernel // 2
-    # The normalisation would take a bias away again
+    # No bias, as the norm would remove it
     convolution = nn.Conv2d(channels, out, kernel, stride, padding, bias=False)
     return convolution, nn.BatchNorm2d(out)
 
@@ -188,8 +187,9 @@ def _block(width: int, stride: int, *, bottleneck: bool) -> tuple[Convolution, .
 
 
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
-    """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each
-    stage has.
+    """Return a ResNet from images (batch, 3, height, width) to logits (batch, classes).
+
+    `blocks` is the number of blocks of each stage.
     """
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2)]
     layers.append(nn.ReLU())
@@ -212,8 +212,8 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
 
 
 def _token_batch(vocabulary: int, sequence: int) -> Draw:
-    """Return tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the
-    vocabulary.
+    """Return a function for batches of tokens and next tokens, both (batch, sequence): token i+1 is
+    5 x + 7 modulo the vocabulary.
     """
 
     def batch(count: int, generator: torch.Generator) -> Batch:
@@ -232,8 +232,8 @@ def _token_batch(vocabulary: int, sequence: int) -> Draw:
 
 
 def _image_batch(pixels: int, classes: int) -> Draw:
-    """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their
-    classes (batch,).
+    """Return a function for batches of images (batch, 3, pixels, pixels), each its class's pattern
+    with noise, and classes (batch,).
     """
     fixed = torch.Generator().manual_seed(1)
     patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=fixed)

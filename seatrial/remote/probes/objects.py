@@ -1,12 +1,11 @@
-"""Measure an object store as fsspec reaches it, together with other nodes, as requests on standard
-input say.
+"""Measure an object store through fsspec, together with other nodes, as requests on standard input
+say.
 
     objects.py URL
 
-Greeting, requests and answers are those of storage.py; an object store has no locks, and no streams
-apart from those of a checkpoint. All objects lie under a prefix of its own inside URL, which goes
-when this process does. It needs fsspec, which torch brings, and the package of the store, such as
-gcsfs.
+Greeting, requests and answers are those of storage.py; object stores have no locks, and no streams
+except those of checkpoints. All objects are under a separate prefix in URL, which is removed when
+this process ends. It needs fsspec, which torch brings, and the package of the store, such as gcsfs.
 """
 
 import hashlib
@@ -18,22 +17,22 @@ import storage
 
 
 def main():
-    """Answer requests about a URL."""
+    """Answer requests for the URL of the command line."""
     storage.serve(Objects)
 
 
 class Objects(storage.Checkpoints):
-    """This node's prefix, and what the requests do in it. Each method answers one request."""
+    """The objects of this node. Each method answers one request."""
 
     def __init__(self, url):
         self.url = url
         self.folder = storage.PREFIX + secrets.token_hex(8)
         self.lacks = ""
-        # The child has no threads of fsspec's yet, which a fork would lose.
+        # Fork before fsspec starts threads, which a child would lose.
         self.alive = storage.clean_up_after(self.is_gone)
         try:
             self.store, self.root = opened(url)
-            # Of a real object store: nothing
+            # A real object store does nothing here
             self.store.makedirs(f"{self.root}/{self.folder}", exist_ok=True)
         except ImportError:
             self.lacks = package_of(url)
@@ -44,7 +43,7 @@ class Objects(storage.Checkpoints):
         return {"folder": self.folder, "filesystem": scheme, "lacks": self.lacks}
 
     def is_gone(self):
-        """Remove all objects of this node."""
+        """Remove all objects of this node; return whether none are left."""
         try:
             store, root = opened(self.url)
             store.rm(f"{root}/{self.folder}", recursive=True)
@@ -63,14 +62,14 @@ class Objects(storage.Checkpoints):
         return f"{self.root}/{folder}/{name}"
 
     def note(self, id):
-        """Write an object that others shall see, or write it anew with other content."""
+        """Write an object for other nodes, with new content each time."""
         content = os.urandom(storage.NOTE_BYTES)
         self.store.pipe_file(self.of(self.folder, "note"), content)
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """Return the seconds until another node's note is there with its content; none where it
-        never is.
+        """Return the seconds until another node's note has the expected content; no seconds if it
+        never has.
         """
         path = self.of(folder, "note")
 
@@ -81,7 +80,7 @@ class Objects(storage.Checkpoints):
         return storage.awaited(read, digest, limit_s)
 
     def files(self, id, count):
-        """Write, list, read and remove small objects, as many at once as fsspec has it."""
+        """Write, list, read and remove small objects, with the parallelism of fsspec."""
         folder = self.of(self.folder, "small")
         content = os.urandom(storage.SMALL_BYTES)
         paths = [f"{folder}/{number}" for number in range(count)]
@@ -98,7 +97,7 @@ class Objects(storage.Checkpoints):
         return {"seconds": time.monotonic() - began, "wrong": wrong}
 
     def write_shard(self, shard, size):
-        """Write the object of a shard; return its bytes, and no problem."""
+        """Write the object of a shard; return its bytes, and "" as there is no problem."""
         content = storage.content_of(shard)
         with self.store.open(self.of(self.folder, f"shard-{shard}"), "wb") as file:
             places = range(0, size, storage.BLOCK)
@@ -125,7 +124,7 @@ def opened(url):
 
 
 def package_of(url):
-    """Return the package that the store's URL needs."""
+    """Return the package that fsspec needs for the URL."""
     try:
         from fsspec.registry import known_implementations
     except ImportError:

@@ -11,9 +11,10 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-# Of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
+# Limit on files that ssh writes, in blocks of 512 bytes; a known_hosts of 10,000 nodes needs half
+# of it
 ERROR_BLOCKS = 32768
-MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
+MAX_ERROR = 4096  # bytes at the end of ssh's output that are searched for its last line
 LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_BLOCKS), "sh"]
 
 

@@ -48,9 +48,8 @@ DEGREES = ("pp", "fsdp", "cp", "ep", "tp")  # from the outermost to the innermos
 
 @dataclass(frozen=True)
 class Degrees:
-    """How many ranks share each dimension; their product is the number of ranks.
-
-    1 where ranks do not share it.
+    """The number of ranks that share each dimension, 1 if it is not shared; their product is the
+    number of ranks.
     """
 
     pp: int = 1
@@ -61,7 +60,7 @@ class Degrees:
 
     @property
     def data(self) -> int:
-        """How many different parts of a batch there are."""
+        """The number of different parts of a batch."""
         return self.fsdp * self.ep
 
     def __str__(self) -> str:
@@ -71,10 +70,10 @@ class Degrees:
 
 
 def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
-    """Return the degrees of so many ranks; fsdp takes the rest where it is not given.
+    """Return the degrees for `ranks` ranks; fsdp takes the rest if it is not given.
 
-    `requested` has the degrees by name, None for those that are not given. Raises CannotStart where
-    their product is no divisor of `ranks`, or with fsdp not `ranks`.
+    `requested` has the degrees by name, None if not given. Raises CannotStart if their product does
+    not divide `ranks`, or, with fsdp, is not `ranks`.
     """
     degrees = {name: requested.get(name) or 1 for name in DEGREES}
     others = math.prod(degree for name, degree in degrees.items() if name != "fsdp")
@@ -123,10 +122,10 @@ def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> 
 
 @dataclass
 class Meshes:
-    """The groups of ranks: one mesh per use, over the same ranks in the same order.
+    """The groups of ranks as meshes over the same ranks in the same order.
 
-    `whole` has each degree, `dense` the ranks with the same parameters as one dimension, and
-    `experts` those with the same experts; None without ep.
+    `whole` has a dimension for each degree, `dense` one dimension for the ranks with the same
+    parameters, and `experts` one for the ranks with the same experts; None without ep.
     """
 
     whole: DeviceMesh
@@ -135,7 +134,7 @@ class Meshes:
 
     @classmethod
     def make(cls, degrees: Degrees, device_type: str) -> Meshes:
-        """Make the groups. Every rank calls this."""
+        """Create the groups. Every rank calls this."""
         d = degrees
         whole = init_device_mesh(device_type, astuple(d), mesh_dim_names=DEGREES)
         dense = init_device_mesh(
@@ -159,18 +158,18 @@ class Meshes:
         return self.whole.get_group(name)
 
     def rank(self, name: str) -> int:
-        """Return this rank's place in that group."""
+        """Return this rank's index in the group of that degree."""
         return int(self.whole.get_local_rank(name))
 
 
 def build(
     options: Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
 ) -> Decoder:
-    """Return this rank's part of a decoder, with its values; block by block, so that no rank ever
+    """Return this rank's part of an initialized decoder, built block by block, so that no rank ever
     holds the whole.
 
-    Degrees that do not divide the model are an error of `problems`, not of this. Values depend on
-    the seed and a parameter's name alone, so that each degree trains the same model.
+    The degrees must divide the model (`problems`). Values depend only on the seed and a parameter's
+    name, so that all degrees train the same model.
     """
     with torch.device("meta"):
         model = Decoder(size, options.sequence)
@@ -187,7 +186,7 @@ def build(
     for name, block in model.blocks.items():
         block.to_empty(device=device)
         initialize(block, f"blocks.{name}.", options.seed)
-        if options.precision == "fp8":  # torchao wants it before sharding
+        if options.precision == "fp8":  # torchao requires this before sharding
             _to_float8(block)
         if meshes.experts is not None:
             for network in block.feed.networks.values():
@@ -203,8 +202,8 @@ def build(
 
 
 def too_old(degrees: Degrees, device: str) -> Iterator[str]:
-    """Yield what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded
-    tensors fail.
+    """Yield features that torch 2.6 lacks: there, pipelines on processors hang, and pipelines of
+    sharded tensors fail.
     """
     if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.7
         return
@@ -218,8 +217,8 @@ def too_old(degrees: Degrees, device: str) -> Iterator[str]:
 
 
 def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[..., Any]:
-    """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters
-    with no other.
+    """Return a function that shards a module over the ranks of a mesh; it does nothing if
+    parameters are not shared.
 
     Gradients are summed in float32. A pipeline keeps parameters after the forward pass, since its
     microbatches need them again at once.
@@ -233,7 +232,7 @@ def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[...,
 
 
 def autocast(meshes: Meshes, precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Return the context of the precision for what is not sharded: `fully_shard` casts parameters
+    """Return the autocast context for modules that are not sharded; `fully_shard` casts parameters
     itself.
     """
     is_on = precision != "fp32" and not meshes.is_sharded
@@ -244,7 +243,7 @@ def autocast(meshes: Meshes, precision: str, device: torch.device) -> AbstractCo
 
 
 def _divide_tensors(model: Decoder, mesh: DeviceMesh) -> None:
-    """Divide the linear layers by DTensor, as torchtitan's plan for Llama does."""
+    """Shard the linear layers by DTensor, like torchtitan's plan for Llama."""
     block_plan: dict[str, Any] = {
         "attention_norm": SequenceParallel(),
         "attention": PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()),
@@ -269,8 +268,8 @@ def _divide_tensors(model: Decoder, mesh: DeviceMesh) -> None:
 
 
 def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> None:
-    """Give a block its part of the experts and of the sequence; without ep and cp it stays as it
-    is.
+    """Give a block its part of the experts and of the sequence; without ep and cp it is
+    unchanged.
     """
     if degrees.ep > 1 and isinstance(block.feed, Experts):
         own = block.feed.all_experts // degrees.ep
@@ -286,10 +285,10 @@ def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> Non
 
 
 def _exchange(group: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
-    """Send rows to the ranks of a group; gradients go the way back.
+    """Exchange rows between the ranks of a group; gradients return the same way.
 
-    `sent` and `received` are how many rows go to each rank, and come from it. Numbers of experts,
-    which are integers, have no gradient.
+    `sent` and `received` are the numbers of rows to and from each rank. Expert indices are
+    integers, and have no gradient.
     """
     if not rows.is_floating_point():
         out = rows.new_empty(sum(received))
@@ -299,16 +298,19 @@ def _exchange(group: Any, rows: torch.Tensor, sent: list[int], received: list[in
 
 
 def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tensor) -> torch.Tensor:
-    """Swap the dimension of `x` that the ranks of the mesh share.
+    """Change the dimension along which the ranks of the mesh divide a tensor, from `divided` to
+    `to_divide`.
 
-    The ranks share `divided`, of which `x` is this rank's part; they then share `to_divide`.
+    `x` is this rank's part.
     """
     whole = DTensor.from_local(x.contiguous(), mesh, [Shard(divided)], run_check=False)
     return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
 
 
 def _prepare(block: Block, options: Namespace) -> None:
-    """Recompute activations, and compile; hooks of the block stay outside of what is compiled."""
+    """Apply activation checkpointing and compile a block; its hooks stay outside of the compiled
+    code.
+    """
     forward: Callable[..., Any] = block.forward
     if options.activation_checkpointing:
         forward = partial(checkpoint, forward, use_reentrant=False)
@@ -318,17 +320,17 @@ def _prepare(block: Block, options: Namespace) -> None:
 
 
 def _to_float8(block: nn.Module) -> None:
-    """Multiply in float8, by PyTorch's torchao, scaled by each tensor."""
+    """Convert linear layers to float8 by torchao, with a scale for each tensor."""
     from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found, unused-ignore]
 
     convert_to_float8_training(block)
 
 
 def average_experts(model: Decoder, degrees: Degrees) -> None:
-    """Divide the gradients of experts by the number of ranks that share them, since they are of the
-    tokens of all.
+    """Divide the gradients of experts by the number of ranks that share them, since they are sums
+    over the tokens of all.
 
-    Experts that had no token have no gradient.
+    Experts without tokens have no gradient.
     """
     if degrees.ep == 1:
         return

@@ -1,10 +1,10 @@
-"""The numbers that ranks send in a collective, and whether what arrives is right. Copied to the
+"""The numbers that ranks send in a collective, and the check of what they receive. Copied to the
 nodes next to collective.py.
 
-Every rank's buffer is its own pattern of whole numbers, repeated with a prime period: no two ranks,
-rounds or chunks look alike, so a chunk that is lost, stale or in the wrong place is seen. The
-numbers are small enough that every sum is exact in the data type, so results are compared exactly.
-NaN equals nothing and is therefore always wrong.
+Every rank's buffer is a different pattern of whole numbers, repeated with a prime period. Ranks,
+rounds and chunks all differ, so a chunk that is lost, stale or misplaced is detected. The numbers
+are small enough that every sum is exact in the data type, so results are compared exactly. NaN
+equals nothing and is therefore always wrong.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collectives import COLLECTIVES
 from rendezvous import CannotStart
 from torch import Tensor
 
-# Elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
+# Elements; the largest prime below 2^16, so that no chunk starts at a multiple of it
 PERIOD = 65521
-# Periods that are compared in one go: bounds the memory of a check to about a million elements
+# Periods that are compared at once, which limits the memory of a check to about a million elements
 _WIDE = 16
 _MASK = 0xFFFFFFFF
 _EXACT = {
@@ -34,8 +34,8 @@ _MAX_VALUE = 4093
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase`
-    on.
+    """A stretch of the result: `count` elements from `start` on, which repeat `pattern` from
+    element `phase` on.
     """
 
     pattern: Tensor
@@ -63,8 +63,8 @@ def pattern(rank: int, round_number: int, top: int, length: int) -> Tensor:
     """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round
     `round_number`, as int64.
 
-    A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of
-    torch gets the same.
+    They come from a multiplicative hash (murmur3's finalizer), not a random generator, so that
+    every version of torch gets the same.
     """
     own = (rank + 1) * PERIOD
     offset = own + round_number * 7919 * PERIOD
@@ -80,8 +80,8 @@ def pattern(rank: int, round_number: int, top: int, length: int) -> Tensor:
 def parts(
     operation: str, rank: int, ranks: int, count: int, data: Callable[[int], Tensor]
 ) -> Iterator[Part]:
-    """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of
-    nccl-tests.
+    """Yield what `rank` must receive; `data` returns what a rank sends, and `count` is the count in
+    rows of nccl-tests.
     """
     for stretch in COLLECTIVES[operation].receives(rank, ranks):
         first, *others = stretch.senders
@@ -108,14 +108,16 @@ def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, Tensor
 
 
 def fill(buffer: Tensor, numbers: Tensor) -> None:
-    """Write the pattern over the whole buffer."""
+    """Repeat the numbers over the whole buffer."""
     whole = Part(numbers, phase=0, start=0, count=len(buffer))
     for start, end, values in stretches(whole, buffer.dtype):
         buffer[start:end] = values
 
 
 def spoil(buffer: Tensor) -> None:
-    """Overwrite with a value of no pattern, so that an element that never arrives is wrong."""
+    """Overwrite with a value that no pattern has, so that an element that never arrives is
+    wrong.
+    """
     invalid = float("nan") if buffer.is_floating_point() else -1
     buffer.fill_(invalid)
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Mapping
 
 Environ = Mapping[str, str]
-DEFAULT_PORT = 29500  # torch's and Kubeflow's
+DEFAULT_PORT = 29500  # the default of torch and Kubeflow
 _DEVICES = {"gloo": "cpu", "nccl": "cuda"}
-_MAX_HOSTS_TEXT = 1 << 20  # characters of a node list
+_MAX_HOSTS_TEXT = 1 << 20  # most characters of a node list
 
 
 class ContradictoryEnvironment(Exception):
-    """Variables of the environment that cannot all be true; the message names them."""
+    """The launcher's environment variables contradict each other; the message names them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class LauncherVariables:
     rank: str
     size: str
     local_rank: str
-    sign: str | None = None  # a variable that only this launcher sets, where it shares the others
+    # A variable that only this launcher sets, if others set the same rank variables
+    sign: str | None = None
 
     def started(self, environ: Environ) -> bool:
         """Return whether this launcher started the process."""
@@ -42,8 +43,8 @@ class LauncherVariables:
 _BY_HAND = LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _SLURM = LauncherVariables("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 _KUBEFLOW = LauncherVariables("PET_NODE_RANK", "PET_NNODES", "LOCAL_RANK")
-# The innermost first: mpirun starts torchrun and Slurm's job or Kubeflow's pod holds both, hardly
-# ever the other way.
+# The innermost launcher first: mpirun may start torchrun, and a Slurm job or Kubeflow pod may
+# contain both.
 LAUNCHERS = (
     LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK", sign="TORCHELASTIC_RUN_ID"),
     LauncherVariables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -57,7 +58,7 @@ LAUNCHERS = (
 
 @dataclass(frozen=True)
 class RankPlacement:
-    """Rank, number of ranks and host of this process."""
+    """Rank, number of ranks, rank on the node and host of this process."""
 
     rank: int
     world_size: int
@@ -81,19 +82,19 @@ def place(environ: Environ) -> RankPlacement:
     )
     if rank >= size:
         raise ContradictoryEnvironment(f"{launcher.rank} is {rank}, but {launcher.size} is {size}")
-    if local_rank > rank:  # it counts the lower ranks on the same node
+    if local_rank > rank:  # the local rank is the number of lower ranks on the node
         raise ContradictoryEnvironment(
             f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}"
         )
-    # Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on
-    # each.
+    # Kubeflow's RANK and PET_NODE_RANK count nodes, so they are a process's rank only with one
+    # process per node.
     per_node = environ.get("PET_NPROC_PER_NODE", "1")
     if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
         raise ContradictoryEnvironment(
             f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is "
             f"{_quoted(per_node)}: start it by torchrun"
         )
-    # Two worlds of one size in which this process has different ranks: one of them is a leftover.
+    # If two launchers set the same number of ranks but different ranks, one setting is stale.
     if (
         launcher is _BY_HAND
         and _SLURM.started(environ)
@@ -108,7 +109,7 @@ def place(environ: Environ) -> RankPlacement:
 
 
 def launcher_of(environ: Environ) -> LauncherVariables | None:
-    """Return the launcher whose variables count."""
+    """Return the innermost launcher that started the process, or None."""
     return next((launcher for launcher in LAUNCHERS if launcher.started(environ)), None)
 
 
@@ -129,7 +130,7 @@ def master_address(environ: Environ, world_size: int) -> str:
             return environ[name]
     if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
         return "127.0.0.1"
-    # mpirun's own step lacks its node
+    # the node list of mpirun's own Slurm step lacks its first node
     of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()
     for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         if environ.get(name):
@@ -158,7 +159,7 @@ def gpu_index(environ: Environ, here: RankPlacement) -> int:
 
 
 def device(environ: Environ) -> str:
-    """Return the kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`.
+    """Return the device type for BACKEND (default: gloo): `cpu` or `cuda`.
 
     Raises ContradictoryEnvironment.
     """
@@ -191,13 +192,13 @@ def _number(environ: Environ, name: str, at_least: int) -> int:
 
 
 def _refuse_half(environ: Environ) -> None:
-    """Refuse a rank without the number of ranks, or the other way round.
+    """Reject a rank without a number of ranks, and the reverse.
 
     Raises ContradictoryEnvironment.
     """
     for launcher in LAUNCHERS[1:]:
         halves = [(launcher.rank, launcher.size)]
-        # A job's shell has their sizes alone
+        # The shell of a job has only the number of ranks
         if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":
             halves.append((launcher.size, launcher.rank))
         for present, absent in halves:

@@ -17,8 +17,7 @@ from facts import first_line, lines_of
 SYS = "/sys"
 RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
-# Counters that rise where a link is bad; below them what rises where packets are lost, on this link
-# or elsewhere.
+# Counters of bad links; below, counters of packets lost on this link or elsewhere.
 LINK_ERRORS = [
     "symbol_error",
     "link_error_recovery",
@@ -39,7 +38,7 @@ OF_NETWORK = {
     "rx_errors": "statistics/rx_errors",
     "tx_errors": "statistics/tx_errors",
 }
-# Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well,
+# For NVLink 5, `nvidia-smi nvlink -e` also prints symbol errors and a histogram of corrected ones,
 # which always rise.
 NVLINK_ERROR = re.compile(
     r"\s*Links? (\d{1,3}(?:-\d{1,3})?): ((?:Replay|Recovery|CRC|Malformed packet|Buffer "
@@ -51,15 +50,16 @@ NVLINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)")
 CAPABILITIES = 0x34
 PCIE = 0x10
 ACS = 0x0D
-# Bits of Device Control; of ACS Control: requests and completions
+# Bits of Device Control; and of ACS Control, for requests and completions
 RELAXED_ORDERING = 0x10
 REDIRECTS = 0x0C
-DMA_BUF_SINCE = (5, 12)  # the kernel that has it for PCIe peers, with NVIDIA's open kernel modules
+# First kernel with DMA-BUF for PCIe peers, given NVIDIA's open kernel modules
+DMA_BUF_SINCE = (5, 12)
 
 
 def infiniband_ports():
-    """Return state, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and
-    RoCE's.
+    """Return state, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand
+    or RoCE.
     """
     ports = []
     for path in sorted(glob.glob(SYS + "/class/infiniband/*/ports/*")):
@@ -81,11 +81,12 @@ def infiniband_ports():
 
 
 def network_ports():
-    """Return the same of network interfaces that are hardware, without their PCIe link."""
+    """Return the ports of physical network interfaces in the same form, without their PCIe link."""
     ports = []
     for device in sorted(glob.glob(SYS + "/class/net/*/device")):
         folder = os.path.dirname(device)
-        speed = first_line(folder + "/speed")  # -1, or no file to read, where it is down or virtual
+        # -1, or no readable file, if the interface is down or virtual
+        speed = first_line(folder + "/speed")
         ports.append({
             "port": os.path.basename(folder),
             "kind": "network",
@@ -98,9 +99,7 @@ def network_ports():
 
 
 def counters(folder, files):
-    """Return the counters in these files of a folder, by name; without those that the driver does
-    not have.
-    """
+    """Return the counters in the files of a folder, by name, except those that the driver lacks."""
     texts = {
         name: next(map(first_line, glob.glob(f"{folder}/{file}")), "")
         for name, file in files.items()
@@ -109,7 +108,7 @@ def counters(folder, files):
 
 
 def nvlink_errors(timeout_s):
-    """Return error counters above 0 of NVLinks by the GPU's UUID: {"GPU-...": {"NVLink 3 CRC
+    """Return NVLink error counters above 0 by GPU UUID: {"GPU-...": {"NVLink 3 CRC
     Errors": 12}}.
     """
     errors: "dict[str, dict[str, int]]" = {}
@@ -126,16 +125,14 @@ def nvlink_errors(timeout_s):
 
 
 def numa_node(device):
-    """Return the NUMA node that a device is attached to; None if there is only one or it is
-    unknown.
-    """
+    """Return the NUMA node of a device; None if it is unknown or there is only one node."""
     text = first_line(device + "/numa_node")
     return int(text) if re.fullmatch(r"\d{1,4}", text) else None
 
 
 def pcie_link(device):
-    """Return lanes and GT/s of a device, and the most that it can have; None where it has no link
-    of its own.
+    """Return lanes and GT/s of a device's PCIe link, now and at most; None for values that it does
+    not have.
     """
     link: "dict[str, float | None]" = {}
     for name, which in (("", "current"), ("_max", "max")):
@@ -147,7 +144,7 @@ def pcie_link(device):
 
 
 def config_space(device):
-    """Return the PCI configuration of a device, as much of it as this user may read."""
+    """Return the PCI configuration of a device, as far as this user may read it."""
     try:
         with open(device + "/config", "rb") as file:
             return file.read(4096)
@@ -156,11 +153,11 @@ def config_space(device):
 
 
 def relaxed_ordering(config):
-    """Return whether the device may reorder its writes; None where the configuration cannot be
-    read.
+    """Return whether relaxed ordering is enabled for the device; None if the configuration cannot
+    be read.
     """
     at = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0
-    for _ in range(48):  # none is shorter than 4 of the 192 bytes: more would be a circle
+    for _ in range(48):  # each takes at least 4 of 192 bytes, so a longer chain would be circular
         if not at or at + 10 > min(len(config), 256):
             break
         if config[at] == PCIE:
@@ -170,14 +167,14 @@ def relaxed_ordering(config):
 
 
 def redirects(config):
-    """Return whether ACS sends traffic between peers to the root complex.
+    """Return whether ACS redirects traffic between peers to the root complex.
 
-    None where the configuration cannot be read.
+    None if the configuration cannot be read.
     """
     if len(config) < 4096:
         return None
     at = 0x100
-    for _ in range(96):  # also where a broken device has a chain without an end
+    for _ in range(96):  # ends even if a broken device has a circular chain
         if not at or at + 8 > len(config):
             break
         header = int.from_bytes(config[at : at + 4], "little")
@@ -188,10 +185,11 @@ def redirects(config):
 
 
 def redirecting_switches(addresses):
-    """Return PCIe switch ports above these devices that redirect traffic between peers; None if
-    that cannot be read.
+    """Return the number of PCIe switch ports above these devices that redirect traffic between
+    peers; None if unknown.
 
-    Root ports are left out: behind different ones, all traffic passes the root complex.
+    Root ports are ignored, since traffic between different root ports passes the root complex
+    anyway.
     """
     above = {
         part: os.sep.join(parts[: place + 1])
@@ -213,8 +211,8 @@ def rdma_addresses():
 
 
 def gpudirect():
-    """Return how RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; ""
-    without that driver.
+    """Return how RDMA devices access NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; ""
+    without NVIDIA's driver.
     """
     if any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")):
         return "nvidia-peermem"

@@ -47,7 +47,7 @@ from token_sequences import TokenSequences
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-_SETTLED_EVERY = {"cpu": 1, "cuda": 10}  # steps between two looks at the losses and times
+_SETTLED_EVERY = {"cpu": 1, "cuda": 10}  # steps between two reads of losses and times
 _SLEEP_S = 3600.0
 _BEFORE_TIMEOUT = 0.8
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     hang.record_collectives()
     rendezvous.join(here, options, device)
     if options.deterministic or options.replays:
-        # Else cuBLAS is free to sum in another order
+        # Otherwise cuBLAS may sum in a different order each time
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     replayed = None
     if options.replays:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         replayed = replays.run(size, options, here, device)
     torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
-    # Before a collective gives up
+    # The watchdog has to report before a collective times out
     limit_s = min(options.hang_s, _BEFORE_TIMEOUT * options.timeout_s)
     with hang.Watchdog(here.rank, here.host, limit_s, options.dump_prefix) as watchdog:
         run.train(watchdog)
@@ -78,15 +78,13 @@ def main(arguments: Sequence[str]) -> int:
     if options.results and here.rank == 0:
         document = json.dumps(result, indent=2) + "\n"
         Path(options.results).write_text(document)
-    dist.barrier()  # all have what they need before any leaves
+    dist.barrier()  # no rank exits before all have finished communicating
     dist.destroy_process_group()
     return 0 if _is_right(result) else WRONG_RESULT
 
 
 def _is_right(result: Json) -> bool:
-    """Return whether losses are finite, and replays and copies agree as far as they were
-    compared.
-    """
+    """Return whether losses are finite, and replays and parameter copies agree, if compared."""
     for comparison in (result["replays"], result["copies"]):
         if comparison and comparison["odd"]:
             return False
@@ -138,7 +136,7 @@ class Pretraining:
         self.began = time.monotonic()
 
     def _schedule(self) -> Schedule1F1B:
-        """Return the order of the microbatches, in which forward and backward passes take turns."""
+        """Return the schedule in which forward and backward passes of microbatches alternate."""
         stage = PipelineStage(
             self.model,
             self.meshes.rank("pp"),
@@ -149,15 +147,15 @@ class Pretraining:
         return Schedule1F1B(stage, self.options.batch, loss_fn=self.loss_of)
 
     def report(self, **event: Any) -> None:
-        """Print an event, on rank 0 alone."""
+        """Print an event on rank 0."""
         if self.here.rank == 0:
             event["time"] = time.time()
             line = json.dumps(event)
             print(line, flush=True)
 
     def train(self, watchdog: hang.Watchdog) -> None:
-        """Run the steps from the first or the last checkpoint; a loss that is not finite ends
-        them.
+        """Run the steps from the first one or from the last checkpoint; stop at a loss that is not
+        finite.
         """
         options = self.options
         self.report(
@@ -168,7 +166,7 @@ class Pretraining:
             restore_s=self.checkpoints.restore_s,
         )
         for step in range(self.first_step, options.steps):
-            # To compile takes minutes in the first step
+            # Not in the first step, in which compilation takes minutes
             if step > self.first_step or not options.compile:
                 watchdog.beat(step)
             self.break_on_purpose(step)
@@ -233,10 +231,10 @@ class Pretraining:
         return torch.stack(detached).mean()
 
     def settle(self, *, is_last: bool) -> bool:
-        """Report the steps whose results are there; False if a loss is not finite.
+        """Report the steps whose results are available; return false if a loss is not finite.
 
-        Losses are averaged over the ranks on the device, and read one look later, so that a GPU
-        never waits for it.
+        Losses are averaged over the ranks on the device, and read one call later, so that the GPU
+        never waits.
         """
         if self.window:
             self._average_window()
@@ -250,7 +248,7 @@ class Pretraining:
         return True
 
     def _average_window(self) -> None:
-        """Average the losses of the last steps over the ranks, on the device."""
+        """Average the losses of the steps since the last call over the ranks, on the device."""
         losses = torch.stack(self.window)
         self.window = []
         dist.all_reduce(losses)
@@ -260,7 +258,7 @@ class Pretraining:
         self.unread.append((losses, steps))
 
     def read(self, losses: list[float], times: list[float]) -> bool:
-        """Report the losses and times of steps; False if a loss is not finite."""
+        """Report losses and times of steps; return false if a loss is not finite."""
         for loss, time_ms in zip(losses, times):
             step = self.first_step + len(self.losses)
             self.losses.append(loss)
@@ -288,9 +286,7 @@ class Pretraining:
         return inputs, labels.contiguous()
 
     def break_on_purpose(self, step: int) -> None:
-        """Do what a fault of the local platform asks for, at its step, in the first attempt
-        alone.
-        """
+        """Play a fault of the local platform at its step, in the first attempt only."""
         self._die_in_time()
         if self.first_step:
             return
@@ -305,7 +301,7 @@ class Pretraining:
                 _die()
 
     def _die_in_time(self) -> None:
-        """Die if this rank is to die after so many seconds, in any attempt."""
+        """Kill this rank after the seconds given by --die, in any attempt."""
         if not self.options.die:
             return
         rank, _, seconds = self.options.die.partition(":")
@@ -314,7 +310,10 @@ class Pretraining:
             _die()
 
     def summary(self, replayed: Json | None) -> Json:
-        """Return the last event, the same on every rank."""
+        """Return the last event, which is the same on every rank.
+
+        Every rank calls this.
+        """
         options = self.options
         finite = _are_finite(self.losses)
         mine = self._of_this_rank()
@@ -347,7 +346,7 @@ class Pretraining:
         }
 
     def _of_this_rank(self) -> Json:
-        """Return what this rank tells the others: its parameters, times and memory."""
+        """Return this rank's report: parameter digest, times and memory."""
         mine: Json = {
             "rank": self.here.rank,
             "host": self.here.host,
@@ -369,8 +368,9 @@ class Pretraining:
         return round(tensor_bytes / 1e9, 4)
 
     def _rates(self) -> dict[str, float | None]:
-        """Return tokens and operations of a GPU in a second, and the times of a step; None where
-        steps took no time.
+        """Return tokens/s and TFLOP/s per GPU, and the times of a step.
+
+        None for values without a measured time.
         """
         options = self.options
         times_ms = settled(self.step_time_ms, options.warmup)
@@ -396,7 +396,7 @@ def _die() -> None:
 
 
 def size_name(size: DecoderSize) -> str:
-    """Return the size's name; "4x64" where it has none."""
+    """Return the name of the size, else layers by width, such as "4x64"."""
     for name, known in SIZES.items():
         if known == size:
             return str(name)

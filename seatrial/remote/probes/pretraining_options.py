@@ -1,5 +1,5 @@
-"""What is asked of pretraining.py: its options, whether they fit together and this machine, and
-faults on purpose.
+"""The options of pretraining.py, the checks whether they fit together and this machine, and faults
+on purpose.
 
 Copied to the nodes next to training.py.
 """
@@ -65,7 +65,7 @@ OPTIONS: tuple[Option, ...] = (
     *checkpoint.OPTIONS,
     # For tests
     ("--fault", {"type": _fault, "action": "append"}, None, HIDDEN),
-    # Interrupted on purpose
+    # For interruptions on purpose
     ("--die RANK:SECONDS", str, None, HIDDEN),
     ("--wrong RANK:KIND", str, None, HIDDEN),
     *OF_RANKS,
@@ -73,7 +73,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def checked(options: Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
-    """Return the size and the degrees, if they fit together. Raises CannotStart."""
+    """Return the size and the degrees of the options, after checking them. Raises CannotStart."""
     size = replace(SIZES[options.size], **asked(options, fields(DecoderSize)))
     if problem := size.problem():
         raise CannotStart(problem)
@@ -97,7 +97,9 @@ def problems(options: Namespace, size: DecoderSize, degrees: Degrees, device: st
 
 
 def add_faults(options: Namespace, here: RankPlacement, text: str) -> None:
-    """Add what the local platform lets this node's training break: sleeps_at=3,checkpoint_s=5."""
+    """Add the faults that the local platform asks for, such as sleeps_at=3,checkpoint_s=5, to the
+    options.
+    """
     parts = [part.split("=", 1) for part in text.split(",") if "=" in part]
     faults: dict[str, str] = dict(parts)
     if "checkpoint_s" in faults:

@@ -1,5 +1,5 @@
-"""What the programs that check.py starts have answered: they may print anything, or nothing.
-Standard library only.
+"""Read the answers of the programs that check.py starts, which may print anything. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any, Dict
 
 from processes import Ended
 
-Json = Dict[str, Any]  # an object
+Json = Dict[str, Any]  # a JSON object
 _MAX_TEXT = 200  # characters of a probe's text
 _MAX_JSON = 1 << 20  # bytes
 
 
 def measured(answer: Json, name: str) -> float:
-    """Return a number of an answer; NaN where it has none, or 0."""
+    """Return a number of the answer; NaN if it is missing or 0."""
     return number(answer.get(name)) or math.nan
 
 
 def last_json(ended: Ended) -> Json | None:
-    """Return the JSON object in the last line that a program printed, if any."""
+    """Return the JSON object in the last line of a program's output; None if there is none."""
     lines = ended.output.strip().splitlines()
     return _json_object(lines[-1]) if lines else None
 
@@ -47,7 +47,7 @@ def _json_object(content: str) -> Json | None:
 
 
 def objects(answer: Json, name: str) -> list[Json]:
-    """Return the JSON objects in a list of the answer; none where it is no list."""
+    """Return the JSON objects in a list of the answer; empty if it is not a list."""
     entries = answer.get(name)
     if not isinstance(entries, list):
         return []
@@ -62,8 +62,8 @@ def number(value: object) -> float | None:
 
 
 def figure(value: float) -> str:
-    """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386,
-    2,700.
+    """Format a number with three significant digits, but all digits of whole numbers, as in
+    reports: 4.50, 386, 2,700.
     """
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
@@ -71,7 +71,7 @@ def figure(value: float) -> str:
 
 
 def text(value: object) -> str:
-    """Return one line to print, bounded and without control characters; "" for None."""
+    """Return the value as one printable line of limited length; "" for None."""
     words = "" if value is None else str(value)
     line = " ".join(words.split())
     printable = "".join(letter for letter in line if letter.isprintable())
@@ -79,7 +79,7 @@ def text(value: object) -> str:
 
 
 def machine_lines(facts: Json) -> list[str]:
-    """Return what a machine is: its name, processors, GPUs and memory, then its software."""
+    """Return two lines on a machine: its name, processors, GPUs and memory, and its software."""
     machine = []
     for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"), ("memory_gb", "GB of memory")):
         count = number(facts.get(name)) or 0
@@ -101,7 +101,9 @@ def machine_lines(facts: Json) -> list[str]:
 
 
 def training_line(results: Json, over: str) -> str:
-    """Return what was trained over what, how fast, and how the loss fell."""
+    """Return a line on a training: model and precision, `over` what it ran, rates, and the decrease
+    of the loss.
+    """
     model = text(results.get("model"))
     precision = text(results.get("precision"))
     rate = figure(measured(results, "throughput_samples_per_second"))

@@ -1,8 +1,8 @@
-"""Run a probe or another program on this machine, as one process or as several ranks, bounded in
-time and output.
+"""Run a probe or another program on this machine, as one or several ranks, with limits on time and
+output.
 
-Every process gets a group of its own, and the group is killed at the end. Standard library alone;
-copied to the nodes with the probes, and part of check.pyz.
+Every process gets its own process group, which is killed at the end. Standard library only; copied
+to the nodes with the probes, and part of check.pyz.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO
 # The folder of the probes, or the archive that holds them
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-_MAX_OUTPUT = 1 << 20  # bytes kept of a stream, its end
+_MAX_OUTPUT = 1 << 20  # bytes kept of the end of a stream
 _MAX_PROBLEM = 300  # characters
 _POLL_S = 0.05
 _START = """\
@@ -30,7 +30,7 @@ import runpy, sys
 sys.path.insert(0, {here!r})
 runpy.run_module({name!r}, run_name="__main__", alter_sys=True)
 """
-# What a launcher told this process; the processes that it starts are another world.
+# Variables of this process's launcher, which do not apply to the ranks started here.
 _OF_A_LAUNCHER = ("SLURM_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_", "OMPI_", "MPI_LOCAL")
 _RANK_VARIABLES = (
     "RANK",
@@ -45,11 +45,11 @@ _RANK_VARIABLES = (
 
 @dataclass(frozen=True)
 class Ended:
-    """Result of a program: the end of rank 0's standard output, and what failed.
+    """The result of a program: the end of rank 0's standard output, and what failed.
 
-    `status` is that of the rank that failed first, negative for a signal; 0 where all ranks ended
-    well, None where time was up or the program cannot be started. `problem` is one line, empty
-    where nothing failed.
+    `status` is that of the rank that failed first, negative for a signal; 0 if all ranks succeeded,
+    None if time was up or the program could not be started. `problem` is one line, empty if nothing
+    failed.
     """
 
     output: str
@@ -58,7 +58,7 @@ class Ended:
 
 
 class _Tail(threading.Thread):
-    """Reads a stream to its end and keeps the last bytes."""
+    """A thread that reads a stream to its end and keeps the last bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -75,13 +75,13 @@ class _Tail(threading.Thread):
             self._kept = (self._kept + block)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
-        """Return what was kept, once the program has ended."""
-        self.join(1)  # what is left of the program is dead by now, so that the stream ends
+        """Return the kept text, after the program has ended."""
+        self.join(1)  # all processes of the program were killed, so the stream ends
         return self._kept.decode(errors="replace")
 
 
 class _Rank:
-    """A process in a group of its own, whose output is read while it runs."""
+    """A process in its own process group, whose output is read while it runs."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -97,7 +97,7 @@ class _Rank:
         )
 
     def end(self) -> None:
-        """Kill the group."""
+        """Kill the process group."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -143,7 +143,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
 
 @contextmanager
 def _deferred_sigterm() -> Iterator[None]:
-    """Delay a handler of SIGTERM, which may raise, until a process that is being started can be
+    """Defer SIGTERM, whose handler may raise, while a process is being started, so that it can be
     ended.
     """
     handler = signal.getsignal(signal.SIGTERM)
@@ -161,7 +161,7 @@ def _deferred_sigterm() -> Iterator[None]:
 
 
 def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | None, str]:
-    """Return (status, problem) of the rank that failed first; a stopped one counts, since the
+    """Return (status, problem) of the rank that failed first; a stopped rank counts first, as the
     others wait for it.
     """
     failed = _first_failure(ranks, deadline)
@@ -182,9 +182,9 @@ def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | 
 
 
 def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
-    """Return the first rank that fails, of several one that a signal ended.
+    """Return the first rank that fails, preferably one that a signal ended.
 
-    None when none has failed before the deadline.
+    None if none has failed before the deadline.
     """
     while time.monotonic() < deadline:
         statuses = [rank.process.poll() for rank in ranks]
@@ -210,8 +210,8 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
-    """Return this process's variables without a launcher's, and those of the rank if there are
-    several ranks.
+    """Return this process's variables without those of a launcher; with several ranks, also the
+    variables of the rank.
     """
     kept = {name: value for name, value in os.environ.items() if not _is_of_a_launcher(name)}
     if ranks == 1:

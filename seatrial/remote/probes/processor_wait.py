@@ -1,7 +1,7 @@
-"""How long threads were ready to run and waited for a processor that others had.
+"""How long threads were ready to run but waited for a processor.
 
-Linux counts this for each thread (/proc/PID/task/TID/schedstat). Where one machine plays all nodes,
-whatever else runs there takes processors from a measurement; that time is no property of the node.
+Linux counts this for each thread (/proc/PID/task/TID/schedstat). If one machine plays all nodes,
+other programs there take processors from a measurement; that time is no property of the node.
 """
 
 import os
@@ -11,9 +11,9 @@ CGROUP_STAT = "/sys/fs/cgroup/cpu.stat"
 
 
 def waited_s(pid="self"):
-    """Return seconds that each thread of a process has waited, by thread.
+    """Return the seconds that each thread of a process has waited, by thread.
 
-    Empty if it has ended or nothing is counted.
+    Empty if the process has ended or the kernel does not count.
     """
     seconds = {}
     try:
@@ -26,8 +26,8 @@ def waited_s(pid="self"):
 
 
 def own_clock_s():
-    """Return a clock in seconds that stands still while this thread waits for a processor that
-    others have.
+    """Return a clock in seconds that excludes the time for which this thread waits for a
+    processor.
     """
     with open("/proc/thread-self/schedstat") as stat:
         waited = int(stat.read().split()[1]) / 1e9
@@ -35,8 +35,8 @@ def own_clock_s():
 
 
 def throttled_us():
-    """Return the microseconds for which a processor limit, as of a container, has stopped this
-    process's group.
+    """Return the microseconds for which a CPU limit, such as a container's, has stopped this
+    process's cgroup.
     """
     try:
         with open(CGROUP_STAT) as stat:
@@ -47,11 +47,11 @@ def throttled_us():
 
 
 def own_seconds(work):
-    """Return seconds that `work()` takes, less the longest that one of its threads waited for a
+    """Return the seconds that `work()` takes, minus the longest wait of one of its threads for a
     processor.
 
-    The others of a parallel work wait for that thread. A node that is held back by its own limit is
-    slow: nothing is taken off then.
+    Other threads of parallel work wait for that thread. Nothing is subtracted if a CPU limit
+    stopped the node meanwhile: then the node is slow.
     """
     waited_before = waited_s()
     throttled_before = throttled_us()
@@ -63,4 +63,4 @@ def own_seconds(work):
     waited = max(
         (now - waited_before.get(thread, 0.0) for thread, now in waited_s().items()), default=0.0
     )
-    return max(seconds - waited, seconds / 1000)  # clocks of different kinds: never nothing
+    return max(seconds - waited, seconds / 1000)  # the clocks differ, so keep the result above 0

@@ -1,4 +1,4 @@
-"""Run programs beside each other on this node, as requests on standard input say.
+"""Run programs in parallel on this node, as requests on standard input say.
 
     programs.py
 
@@ -6,10 +6,10 @@ Standard input, a line each:
     {"id", "programs": [[word, ...], ...], "ports": [port, ...], "seconds": limit}
 
 Output for each:
-    with ports, {"id", "listening": true} once something listens on all of them, false if that never
-    is so and they are ended; then {"id", "ended": [{"status", "output"}, ...]}, in their order
+    with ports, {"id", "listening": true} once all of them are listened on, false if that does not
+    happen and the programs are ended; then {"id", "ended": [{"status", "output"}, ...]}, in order
 
-A status is null for a program that was ended at the limit, and 127 for one that is not there. It
+A status is null for a program that was ended at the limit, and 127 for a missing one. The process
 ends with its standard input, and so do the programs. Standard library only.
 """
 
@@ -23,13 +23,13 @@ import sys
 import tempfile
 import time
 
-MOST_BYTES = 4096  # of what one program printed, its end
-MOST_FILE = 64 << 20  # bytes that a program may write into a file, its output too
-# Of perftest: a line for each queue pair
+MOST_BYTES = 4096  # bytes kept of the end of a program's output
+MOST_FILE = 64 << 20  # most bytes that a program may write into a file, including its output
+# Lines that perftest prints for each queue pair, which are left out
 LEFT_OUT = re.compile(r"^ *(?:(?:local|remote) address:|GID:|-{20,}|$)")
 POLL_S = 0.02
-LISTEN = "0A"  # as /proc/net/tcp has the state
-MOST_S = 3600  # without a request: it ends by itself
+LISTEN = "0A"  # state "listening" in /proc/net/tcp
+MOST_S = 3600  # the process ends after this time without a request
 
 
 def main():
@@ -52,7 +52,7 @@ def main():
 
 
 def requests():
-    """Yield the lines of standard input; without any for long the process ends."""
+    """Yield the lines of standard input; without any for `MOST_S` the process ends."""
     while True:
         signal.alarm(MOST_S)
         line = sys.stdin.readline()
@@ -68,7 +68,7 @@ def say(answer):
 
 
 class Started:
-    """A program with its output in a file that has no name."""
+    """A running program, whose output goes into an unnamed file."""
 
     def __init__(self, words):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
@@ -111,7 +111,7 @@ class Started:
         self.process.wait()
 
     def result(self):
-        """Return its status and the end of its output."""
+        """Return the status and the end of the output."""
         size = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(0, size - 16 * MOST_BYTES))
         lines = self.output.read(16 * MOST_BYTES).decode(errors="replace").splitlines()
@@ -121,7 +121,7 @@ class Started:
 
 
 def listening(ports, started, deadline):
-    """Return whether something listens on all ports before the deadline, while the programs run."""
+    """Wait until all ports are listened on; return false at the deadline, or if a program ends."""
     while time.monotonic() < deadline and all(program.running() for program in started):
         if set(ports) <= open_ports():
             return True

@@ -23,7 +23,7 @@ from typing import Any
 
 MAX_BANNER = 4096  # bytes; RFC 4253, 4.2: a server may send other lines of text before its version
 VERSIONS = (b"SSH-2.0-", b"SSH-1.99-")
-# What sshd answers before it drops a connection, from 8.3 on
+# Answer of sshd (8.3 or later) when it drops a connection
 MAX_STARTUPS = b"Exceeded MaxStartups"
 REASONS = {
     errno.ECONNREFUSED: "refused",
@@ -40,8 +40,8 @@ REASONS = {
 
 
 class Connection:
-    """One peer on its way: its position in the request, its socket, what it sent, and until when it
-    may take.
+    """A connection attempt: the peer's position in the request, the socket, the data received, and
+    the deadline.
     """
 
     def __init__(self, position, sock, deadline):
@@ -62,8 +62,8 @@ def main():
 
 
 def reach(peers, timeout_s, parallel):
-    """Yield the position of every peer and why it is not reached ("" if it is), as soon as it is
-    known.
+    """Yield (position, reason) of every peer when it is known; the reason is "" if the peer was
+    reached.
     """
     waiting = list(enumerate(peers))[::-1]
     with selectors.DefaultSelector() as selector:
@@ -77,9 +77,7 @@ def reach(peers, timeout_s, parallel):
 
 
 def start(selector, position, address, port, timeout_s):
-    """Begin to connect; return the reason if that fails at once, None while the answer is
-    outstanding.
-    """
+    """Start to connect; return the reason if that fails at once, else None."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM
@@ -101,7 +99,7 @@ def start(selector, position, address, port, timeout_s):
 
 
 def advance(selector):
-    """Read what has come, and give up those whose time is over."""
+    """Read data that has arrived, and give up connections after their deadline."""
     open_now: "list[Any]" = [key.data for key in selector.get_map().values()]
     patience = min((one.deadline for one in open_now), default=0) - time.monotonic()
     for key, _ in selector.select(max(0, patience)):
@@ -122,7 +120,7 @@ def end(selector, one):
 
 
 def read(one):
-    """Return why the peer is not reached, "" if its banner has come, None while undecided."""
+    """Return why the peer is not reached, "" if its banner has arrived, None if undecided."""
     try:
         data = one.sock.recv(MAX_BANNER - len(one.received))
     except BlockingIOError:

@@ -28,7 +28,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-# Read when torch is imported; its warnings would fill the log
+# Read when torch is imported; suppresses warnings, which would fill the log
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 try:
@@ -38,7 +38,7 @@ except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 
-gc.disable()  # an import makes no garbage; not to look for it saves a quarter of the time
+gc.disable()  # garbage collection during the import would take a quarter of its time
 try:
     import torch
     import torch.distributed as dist
@@ -58,17 +58,17 @@ BAD_ARGUMENTS = 2
 CANNOT_START = 3
 WRONG_RESULT = 7
 
-Json = dict[str, Any]  # an object
-Gathered = list[Json]  # what each rank reports
+Json = dict[str, Any]  # a JSON object
+Gathered = list[Json]  # the reports of all ranks
 _SIOCGIFADDR = 0x8915
 _PORT_WAIT_S = 5.0
 _PORT_PAUSE_S = 0.02
-_TEXT_BYTES = 1024  # what one rank may tell the others in `share`
-# For the others' words; they began to wait for the same collective at about the same time
+_TEXT_BYTES = 1024  # most bytes of one rank's text in `share`
+# Time for reports of the others, which began to wait for the collective at about the same time
 _WAIT_S = 2.0
-_ANSWER_S = 1.0  # for the store's answers after that
-_ASK_S = 0.05  # for the answer about one rank
-_NAMED = 8  # silent ranks at most
+_ANSWER_S = 1.0  # time for the store's answers after that
+_ASK_S = 0.05  # time for the answer about one rank
+_NAMED = 8  # most silent ranks to name
 _MAX_HOST = 100  # characters
 _IN_VAIN = re.compile(
     r"timed out|timeout|connection (?:was )?(?:closed|reset)|broken pipe", re.IGNORECASE
@@ -81,7 +81,7 @@ class CannotStart(Exception):
 
 
 def place(options: Namespace) -> RankPlacement:
-    """Return this process's place; fills in where rank 0 listens.
+    """Return this process's placement, and set the address of rank 0 in the options.
 
     Raises ContradictoryEnvironment, or CannotStart.
     """
@@ -128,8 +128,8 @@ def addresses() -> dict[str, str]:
 
 
 def interface(network: str | None, master: str, addresses_by_name: Mapping[str, str]) -> str:
-    """Return the interface to use: that of the name, with an address in the CIDR, or on the way to
-    `master`.
+    """Return the interface to use: by name, with an address in the CIDR `network`, or on the route
+    to `master`.
 
     Raises CannotStart.
     """
@@ -144,8 +144,8 @@ def interface(network: str | None, master: str, addresses_by_name: Mapping[str, 
 
 
 def _source_address(master: str) -> str:
-    """Return the local address that packets to `master` leave from (connecting a UDP socket sends
-    nothing).
+    """Return the local address from which packets to `master` are sent; connecting a UDP socket
+    sends nothing.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
@@ -156,8 +156,8 @@ def _source_address(master: str) -> str:
 
 
 def begin(options: Namespace) -> tuple[RankPlacement, str]:
-    """Return this process's place and its device, as `place` and `choose_device` do; torch has one
-    thread.
+    """Return this process's placement and device, as `place` and `choose_device` do; limits torch
+    to one thread.
     """
     torch.set_num_threads(1)
     here = place(options)
@@ -165,12 +165,12 @@ def begin(options: Namespace) -> tuple[RankPlacement, str]:
 
 
 def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
-    """Make the process group of all ranks: by gloo between processors, by NCCL between GPUs.
+    """Create the process group of all ranks: gloo between processors, NCCL between GPUs.
 
-    Raises CannotStart, or RuntimeError naming where the ranks did not meet.
+    Raises CannotStart, or RuntimeError if the ranks did not meet.
     """
     backend = "gloo" if device == "cpu" else "nccl"
-    if here.world_size == 1:  # nobody to meet, and no port that another such process may have
+    if here.world_size == 1:  # a single rank needs no port, which another process might use
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         return
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
@@ -200,7 +200,7 @@ def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
-    """Wait at most `seconds` until rank 0 listens: torch itself retries only after up to a
+    """Wait at most `seconds` until rank 0 listens, since torch retries only after up to a
     second.
     """
     ends = time.monotonic() + seconds
@@ -212,7 +212,9 @@ def _wait_for_port(address: str, port: int, seconds: float) -> None:
 
 
 def share(text: str, device: str = "cpu") -> list[str]:
-    """Gather a text of every rank. Bytes in a tensor, because all_gather_object needs numpy."""
+    """Return the text of every rank, gathered as tensors of bytes, since all_gather_object needs
+    numpy.
+    """
     encoded = text.encode()
     if len(encoded) > _TEXT_BYTES:
         raise ValueError(f"{len(encoded)} bytes to share, at most {_TEXT_BYTES} fit")
@@ -228,9 +230,9 @@ def gathered(mine: torch.Tensor) -> list[torch.Tensor]:
 
 
 def reduced(value: float, device: str = "cpu", operation: Any = dist.ReduceOp.SUM) -> float:
-    """Return the sum of every rank's value, or its maximum; a truth counts as 1.
+    """Return the sum, or the maximum, of a value over all ranks; true counts as 1.
 
-    Whole numbers stay exact up to 2^53.
+    Whole numbers are exact up to 2^53.
     """
     number = torch.tensor([value], dtype=torch.float64, device=device)
     dist.all_reduce(number, op=operation)
@@ -238,9 +240,9 @@ def reduced(value: float, device: str = "cpu", operation: Any = dist.ReduceOp.SU
 
 
 def report(mine: Mapping[str, Any], device: str = "cpu") -> Gathered:
-    """Gather what every rank reports of itself.
+    """Gather the report of every rank on itself.
 
-    Each rank also prints its own part, so that none can report for another.
+    Each rank also prints its own report, so that no rank can report for another.
     """
     print(json.dumps({"event": "part", **mine}) + "\n", end="", flush=True)  # in one write
     return exchange(mine, device)
@@ -252,9 +254,9 @@ def exchange(mine: Mapping[str, Any], device: str) -> Gathered:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of what went wrong, without the place in gloo's source.
+    """Return the first line of an error, without gloo's source location.
 
-    Torch puts C++ stack traces below it.
+    Torch appends C++ stack traces.
     """
     lines = [
         re.sub(r"^\[\S+:\d+\] ", "", line.strip())
@@ -265,9 +267,9 @@ def one_line(error: BaseException) -> str:
 
 
 def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
-    """Run a probe's main and exit, after any error with one line that names host, rank and cause.
+    """Run a probe's main and exit; after an error, print one line with host, rank and cause.
 
-    Exit by os._exit: the destructors of a broken process group abort the process or wait for peers
+    It exits by os._exit: destructors of a broken process group abort the process, or wait for peers
     that are gone.
     """
     try:
@@ -288,22 +290,21 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
 
 
 def complain(probe: str, cause: str, status: int) -> int:
-    """Print on standard error, in one line, which rank where has which problem; return `status`."""
+    """Print one line on standard error with host, rank and cause; return `status`."""
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {rank}: {cause}\n")
     return status
 
 
 def announce(rank: int, host: str) -> None:
-    """Write into the store where the rank is."""
+    """Record the rank's host in the store."""
     _store().set(f"host/{rank}", host)
 
 
 def silent_ranks(error: BaseException) -> str:
-    """Report in the store that this rank gives up; name the ranks that it waited for and that have
-    not reported so.
+    """Record in the store that this rank gives up; name the ranks that have not done so.
 
-    `no word from rank 1 on node-1`, or "" if all gave up or it is unknown.
+    `no word from rank 1 on node-1`; "" if all gave up or it is unknown.
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return ""
@@ -319,8 +320,8 @@ def silent_ranks(error: BaseException) -> str:
 
 
 def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
-    """Ask the store for silent ranks, on two ranks at most: if thousands asked, that would be
-    millions of questions.
+    """Ask the store for silent ranks, on at most two ranks: thousands would send millions of
+    queries.
     """
     try:
         store = _store()
@@ -329,7 +330,7 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
         if not in_vain or _gave_up(store, others, _WAIT_S):
             return ""
         if rank > 1:
-            time.sleep(_ANSWER_S)  # mpirun ends all ranks with the first one that leaves
+            time.sleep(_ANSWER_S)  # mpirun ends all ranks when the first one exits
             return ""
         if not _gave_up(store, [rank], _ASK_S):
             return _NO_STORE
@@ -341,7 +342,7 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
         named = (f"rank {other} on {host}" for other, host in zip(silent, hosts))
         return f"no word from {', '.join(named)}"
     except Exception:
-        # Whatever a store raises that went away with rank 0, or that this torch does not have
+        # Any error of a store that ended with rank 0, or that this torch lacks
         return ""
 
 

@@ -1,17 +1,17 @@
-"""Silent corruption: computations that differ between ranks, and copies of parameters that do.
+"""Detect silent corruption: computations, and copies of parameters, that differ between ranks.
 
 Replays: every rank trains the same small decoder alone, from the same seed on the same batch, and
-all must get the same bits. A digest of the parameters is taken after each step, so that the first
-wrong step shows, and of each replay, so that a rank that is wrong once shows as much as one that is
-always wrong. When the digests agree, the gradients are summed over the ranks as whole numbers,
-whose sum is exact in any order: a wrong sum of right gradients is the transport's. Ranks are
-compared only with those of the same device model, driver and library.
+    all must get the same bits. A digest of the parameters is taken after each step, so that the
+    first wrong step is known, and of each replay, so that a rank that is wrong only once is found
+    too. If the digests agree, the gradients are summed over the ranks as whole numbers, whose sum
+    is exact in any order: a wrong sum of right gradients is an error of the transport. Ranks are
+    compared only with ranks of the same device model, driver and library.
 
-Copies: every so many steps, do the ranks that share parameters hold the same bits of them? Each
-gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a digest.
-Gathering only moves data, so a digest that differs is of data that changed on its way, in a memory,
-or in a part that ranks hold twice and computed differently. It is gathered three times then, to
-tell once from always. Copied to the nodes next to training.py.
+Copies: at intervals, the ranks that share parameters check that they hold the same bits. Each
+    gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a digest.
+    Gathering only moves data, so if digests differ, data changed on its way, in memory, or in a
+    part that several ranks hold and computed differently. Parameters are then gathered three times,
+    to distinguish a single error from a permanent one. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from torch.distributed.tensor import DTensor
 from torch_device import smi_line
 
 _REPLAYS = 3
-_GATHERED = 3  # times, where copies differ
-# Small beside any GPU, of the model's own width
+_GATHERED = 3  # times to gather if copies differ
+# Size of the small decoder, which has the model's width but fits any GPU
 _LAYERS = 2
 _VOCABULARY = 2048
 _SEQUENCE = 1024
 _BATCH = 2
 _SEED = 17
-_WORDS = 1 << 24  # of a tensor at a time, in 64 bits
+_WORDS = 1 << 24  # words of a tensor to process at a time, in 64 bits
 
 
 def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str) -> Json:
-    """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank
-    and replay.
+    """Replay on all ranks at once; return which ranks differ, how, and the ms per step by rank and
+    replay.
 
-    Every rank calls this, and each gets the same answer.
+    Every rank calls this, and gets the same answer.
     """
     small = replace(
         size,
@@ -62,14 +62,14 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
     sequence = min(_SEQUENCE, options.sequence)
     digests = []
     step_ms = []
-    # Of the last replay, for the transport: all ranks have the same if they are right
+    # Gradients of the last replay, to test the transport; equal on all ranks if they are right
     gradients: list[Tensor] = []
     for replay in range(_REPLAYS):
         wrong = is_wrong(options, here, "compute", replay)
         done, times, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
         digests.append(done)
-        counted = times[1:] or times  # the first allocates
-        # A median would not see a device held back in bursts
+        counted = times[1:] or times  # the first step also allocates memory
+        # The mean, as a median would hide a device that is slow in bursts
         step_ms.append(round(statistics.mean(counted), 4))
     wrong = is_wrong(options, here, "transport", 0)
     transport = _wrong_sums(gradients, digests, device, is_wrong=wrong)
@@ -93,9 +93,9 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
 def _replay(
     size: DecoderSize, sequence: int, options: Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[Tensor]]:
-    """Return one replay: a digest of all its steps, the time of each in ms, and the last gradients.
+    """Return a replay's digest of all steps, the time of each step in ms, and the last gradients.
 
-    `is_wrong`: a bit flips in the middle, as by a fault.
+    `is_wrong`: flip a bit in the middle, to play a fault.
     """
     target = torch.device(device)
     with torch.device("meta"):
@@ -139,10 +139,10 @@ def _short_digest(text: str) -> str:
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:
-    """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any
-    order.
+    """Return a digest of the tensors' bits: the sum of words weighted by position, modulo 2^64, in
+    any order.
 
-    Of a sharded tensor it is that of this rank's part.
+    For a sharded tensor it covers this rank's part.
     """
     sums = []
     with torch.no_grad():
@@ -165,19 +165,20 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def words_of(tensor: Tensor) -> Tensor:
-    """Return the bits of every element, as integers of its size; in the same memory where that is
+    """Return the bits of every element as integers of the same size, in the same memory if
     contiguous.
 
-    A NaN is equal to no NaN, and -0 is equal to 0: as integers they are what they are.
+    Unlike floats, equal NaNs compare as equal, and -0 differs from 0.
     """
     integer: torch.dtype = getattr(torch, f"int{8 * tensor.element_size()}")
     return tensor.contiguous().view(-1).view(integer)
 
 
 def _weighted(words: Tensor, first: int) -> Tensor:
-    """Return the sum of some words from the first on, each times a number of its place.
+    """Return the sum of the words, each times an odd number that depends on its position from
+    `first` on.
 
-    The numbers are odd, so that no change of one word leaves the sum as it was, modulo 2^64.
+    With odd factors, changing any one word changes the sum modulo 2^64.
     """
     part = words[first : first + _WORDS].long()
     start = first + 1
@@ -187,7 +188,7 @@ def _weighted(words: Tensor, first: int) -> Tensor:
 
 
 def flip_bit(parameter: Tensor) -> None:
-    """Flip the lowest bit of one element, the middle one, as a fault does."""
+    """Flip the lowest bit of the middle element, to play a fault."""
     with torch.no_grad():
         words = words_of(parameter.detach())
         words[len(words) // 2] ^= 1
@@ -196,10 +197,10 @@ def flip_bit(parameter: Tensor) -> None:
 def _wrong_sums(
     gradients: Sequence[Tensor], digests: Sequence[str], device: str, *, is_wrong: bool
 ) -> int:
-    """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients
-    differ already, and no sum can be told.
+    """Return the number of wrong elements in the gradients summed over the ranks; 0 if gradients
+    differ already.
 
-    With equal gradients the right sum is a multiple of this rank's own.
+    With equal gradients, the right sum is a multiple of this rank's own.
     """
     texts = rendezvous.share(digests[-1], device)
     if len(set(texts)) > 1:
@@ -218,14 +219,14 @@ def _wrong_sums(
 
 
 def kind_of(device: torch.device) -> str:
-    """Return what determines the bits of a computation: device model, driver, library, processor's
-    instructions.
+    """Return a text of everything that determines the bits of a computation: device model, driver,
+    library, instructions.
 
-    Without a driver's version, as in a container that lacks nvidia-smi, its place is empty.
+    The driver's version is empty if it is unknown, as in a container without nvidia-smi.
     """
     threads = torch.get_num_threads()
     if device.type != "cuda":
-        # A sum by more threads, or by wider vectors, is rounded in another order
+        # The number of threads and the vector width affect the order of sums, and so rounding
         instructions = torch.backends.cpu.get_cpu_capability()
         return f"{torch.__version__} {instructions} {threads}"
     name = torch.cuda.get_device_name(device)
@@ -237,10 +238,10 @@ def kind_of(device: torch.device) -> str:
 
 
 def odd(ranks: Sequence[Json]) -> list[Json]:
-    """Return the ranks whose bits differ from the majority of their kind, by computing or by
+    """Return the ranks whose bits differ from those of most ranks of their kind, in computing or
     transport.
 
-    Without a majority each of them may be the right one, so that none is certain.
+    Without a majority none is certain, since any of them may be right.
     """
     outliers = []
     for kind in sorted({rank["kind"] for rank in ranks}):
@@ -259,7 +260,7 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
 
 
 def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
-    """Return the entry of a rank that differs in so many replays; `by` is "compute" or
+    """Return the entry of a rank that differs in `replays` replays; `by` is "compute" or
     "transport".
     """
     return {
@@ -272,8 +273,8 @@ def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
 
 
 def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
-    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of
-    which is 0.
+    """Return whether this rank plays a fault, RANK:KIND or RANK:KIND-once, in a replay; `turn`
+    counts from 0.
     """
     fault = f"{here.rank}:{kind}"
     wrong: str | None = options.wrong
@@ -283,8 +284,8 @@ def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> b
 def differing_copies(
     model: nn.Module, meshes: Meshes, options: Namespace, here: RankPlacement, device: str
 ) -> Gathered:
-    """Return the ranks whose parameters are not those of the majority that shares them; every rank
-    calls this.
+    """Return the ranks whose parameters differ from those of the majority that shares them; every
+    rank calls this.
     """
     group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
     digests: list[str] = []
@@ -306,9 +307,7 @@ def differing_copies(
 
 
 def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[Tensor]:
-    """Yield the parameters of this rank's layers, each gathered by itself: the largest must fit
-    beside them.
-    """
+    """Yield the parameters of this rank's layers, gathered one at a time to save memory."""
     for number, parameter in enumerate(model.parameters()):
         whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
         if is_wrong and not number:

@@ -1,8 +1,9 @@
-"""Where the time of training steps goes on one rank, by events on its device.
+"""The time of each part of training steps on one rank, measured by events on its device.
 
-A rank's time in a step is data, forward, backward and optimizer; `compute` is the part of forward
-and backward that its own blocks and ends compute, without the time that they wait for parameters,
-gradients or other ranks, where no group divides a block. Copied to the nodes next to training.py.
+The phases of a step are data, forward, backward and optimizer. `compute` is the part of forward and
+backward for which the rank's blocks, embedding and output layer compute, excluding waits for
+parameters, gradients or other ranks, unless ranks share a block. Copied to the nodes next to
+training.py.
 """
 
 from __future__ import annotations
@@ -26,24 +27,23 @@ PHASES = ("data", "forward", "backward", "optimizer")
 
 
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
-    """Return the steady steps: those after the first, which build buckets, connections and kernels.
+    """Return the times of the steps after the warm-up, which builds buckets, connections and
+    kernels.
 
-    All steps if none come after.
+    All times if no steps come after it.
     """
     return times[warmup:] or times
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median; None without a value, as for a training that broke off in its first
-    step.
-    """
+    """Return the median; None without values, as for a training that failed in its first step."""
     if values:
         return statistics.median(values)
     return None
 
 
 def p99(values: Sequence[float]) -> float | None:
-    """Return what 99 of 100 values do not exceed; None without a value."""
+    """Return the 99th percentile; None without values."""
     if not values:
         return None
     place = math.ceil(0.99 * len(values)) - 1
@@ -60,7 +60,7 @@ class Marks:
         self.clock = clock
 
     def now(self) -> Any:
-        """Mark this point, without synchronisation."""
+        """Record a point in time, without synchronization."""
         if not self.on_gpu:
             return self.clock()
         event = torch.cuda.Event(enable_timing=True)
@@ -68,7 +68,7 @@ class Marks:
         return event
 
     def between_ms(self, first: Any, last: Any) -> float:
-        """Return milliseconds between two points; waits until the last has been reached."""
+        """Return the milliseconds between two points; waits until the second one is reached."""
         if not self.on_gpu:
             return float((last - first) * 1e3)
         last.synchronize()
@@ -86,10 +86,10 @@ class Step:
 
 
 class StepClock:
-    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and
+    """Measures steps: call `start`, `end` for each phase in order, `close` once in a while, and
     later `settle`.
 
-    `times` are the milliseconds of each step on this rank, by phase, and as `step` and `compute`.
+    `times` are milliseconds of each step on this rank, by phase, and as `step` and `compute`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -129,10 +129,10 @@ class StepClock:
         return median(settled(self.times[name], warmup))
 
     def watch(self, module: nn.Module) -> None:
-        """Time what a module computes, forward and backward; call it after it is sharded.
+        """Time the forward and backward computation of a module; call this after sharding it.
 
-        Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after
-        the last one.
+        The hooks of `fully_shard`, which wait for parameters, then run outside of the measured
+        span.
         """
         began = []
 

@@ -31,13 +31,13 @@ import disk
 
 BLOCK = disk.BLOCK
 PREFIX = ".seatrial-"
-# Also the only folders of others that it reads
+# Names of nodes' own folders, the only ones that a node reads from others
 OWN_FOLDER = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_]{1,32}")
 NOTE_BYTES = 4096
 SMALL_BYTES = 4096
 POLL_S = 0.002
-MOST_S = 3600.0  # of one request, and without a request: it ends by itself
-JANITOR_S = 600  # in which a process that was killed still holds files open
+MOST_S = 3600.0  # the process ends after this time in one request, or without a request
+JANITOR_S = 600  # time for which a killed process may still hold files open
 REQUESTS = {
     name: name
     for name in (
@@ -92,34 +92,34 @@ def answered(storage, request):
 
 
 class Checkpoints:
-    """What a node saves and loads, a shard at a time."""
+    """Saves and loads checkpoints in shards."""
 
     write_shard: Any
     read_shard: Any
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint: a file or an object for each of `shards` ranks, which others can read
-        at the end; return bytes and seconds.
+        """Write a checkpoint, with a readable file or object for each of `shards` ranks; return
+        bytes and seconds.
         """
         return transferred(bytes, shards, self.write_shard)
 
     def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
+        """Read another node's checkpoint, and compare it with what was written."""
         return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
 
 class Storage(Checkpoints):
-    """This node's folder, and what the requests do in it. Each method answers one request."""
+    """The folder of this node. Each method answers one request."""
 
     def __init__(self, path):
         self.path = path
         self.own = tempfile.mkdtemp(prefix=PREFIX, dir=path)
         self.alive = clean_up_after(self.is_gone)
         self.file = disk.nameless(self.own)
-        self.lock = -1  # the descriptor of the file that is locked
+        self.lock = -1  # descriptor of the locked file
 
     def greeting(self):
-        """Return the first line out."""
+        """Return the first line of output."""
         disk_space = os.statvfs(self.path)
         return {
             "folder": os.path.basename(self.own),
@@ -130,7 +130,7 @@ class Storage(Checkpoints):
         }
 
     def is_gone(self):
-        """Remove the folder, which NFS may refuse for a while."""
+        """Remove the folder, which NFS may refuse for a while; return whether it is gone."""
         shutil.rmtree(self.own, ignore_errors=True)
         return not os.path.lexists(self.own)
 
@@ -146,7 +146,7 @@ class Storage(Checkpoints):
         return os.path.join(self.path, folder, name)
 
     def stream(self, id, direction, bytes, seconds, jobs):
-        """Write or read for so many seconds, by `jobs` processes with a part of the file each."""
+        """Write or read for at most `seconds`, in `jobs` processes with a part of the file each."""
         part = bytes // jobs // BLOCK * BLOCK
         if direction == "write":
             os.ftruncate(self.file, part * jobs)  # or fio would want to make the file itself
@@ -160,7 +160,7 @@ class Storage(Checkpoints):
         return {"bytes": moved, "seconds": took_s}
 
     def note(self, id):
-        """Write a file for others to see, or write it again with other content."""
+        """Write a file for other nodes, with new content each time."""
         content = os.urandom(NOTE_BYTES)
         with open(f"{self.own}/note", "wb") as file:
             file.write(content)
@@ -169,8 +169,8 @@ class Storage(Checkpoints):
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """Return the seconds until another node's note is there with its content; none where it
-        never is.
+        """Return the seconds until another node's note has the expected content, or what was seen
+        instead.
         """
         path = self.of(folder, "note")
 
@@ -187,7 +187,7 @@ class Storage(Checkpoints):
         return {}
 
     def contend(self, id, folder):
-        """Return whether another node's locked file is locked here too."""
+        """Return whether the file that another node has locked is locked here too."""
         with open(self.of(folder, "lock"), "r+") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,12 +225,12 @@ class Storage(Checkpoints):
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint, in place of what streams have written."""
+        """Write a checkpoint, replacing the data of streams."""
         os.ftruncate(self.file, 0)
         return super().save(id, bytes, shards)
 
     def write_shard(self, shard, size):
-        """Write the file of a shard; return its bytes, and no problem."""
+        """Write the file of a shard; return its bytes, and "" as there is no problem."""
         file = os.open(f"{self.own}/shard-{shard}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             disk.takes_direct(file)
@@ -251,9 +251,7 @@ class Storage(Checkpoints):
 
 
 def transferred(size, shards, transfer):
-    """Write or read all shards at once, and return their bytes, seconds and what is wrong with
-    them.
-    """
+    """Transfer all shards at once; return bytes, seconds and what was wrong."""
     began = time.monotonic()
     part = size // shards // BLOCK * BLOCK
     with ThreadPoolExecutor(shards) as pool:
@@ -267,14 +265,14 @@ def transferred(size, shards, transfer):
 
 
 def check_folder(folder):
-    """Raise ValueError for a folder that no node makes for itself."""
+    """Raise ValueError for a folder that is not a node's own folder."""
     if not OWN_FOLDER.fullmatch(folder):
         raise ValueError(f"{folder!r} is no folder of a node")
 
 
 def awaited(read, digest, limit_s):
-    """Return the seconds until `read` returns the content with that digest, or what it returned
-    instead.
+    """Return the seconds until `read` returns content with that digest, or what it returned at the
+    limit.
     """
     began = time.monotonic()
     seen = "no such file"
@@ -287,7 +285,7 @@ def awaited(read, digest, limit_s):
         except FileNotFoundError:
             seen = "no such file"
         except OSError as error:
-            if error.errno != errno.ESTALE:  # of NFS, of a file that was replaced
+            if error.errno != errno.ESTALE:  # NFS raises this for a replaced file
                 raise
         if time.monotonic() - began > limit_s:
             return {"seen": seen}
@@ -295,10 +293,9 @@ def awaited(read, digest, limit_s):
 
 
 def clean_up_after(is_gone):
-    """Start a child that calls `is_gone`, which removes what is left, once this process is gone,
-    until it is so.
+    """Fork a child that calls `is_gone` after this process ends, until it returns true.
 
-    Returns what must stay open until then.
+    Return a descriptor that must stay open until then.
     """
     waits, alive = os.pipe()
     if os.fork():
@@ -310,7 +307,7 @@ def clean_up_after(is_gone):
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
-    os.read(waits, 1)  # its end
+    os.read(waits, 1)  # returns when the parent ends
     deadline = time.monotonic() + JANITOR_S
     while time.monotonic() < deadline and not tried(is_gone):
         time.sleep(0.1)
@@ -318,7 +315,7 @@ def clean_up_after(is_gone):
 
 
 def tried(is_gone):
-    """Return whether it is gone, as far as it can be told."""
+    """Return what `is_gone` returns; false if it raises."""
     try:
         return is_gone()
     except Exception:  # a store may be out of reach for a while
@@ -326,7 +323,7 @@ def tried(is_gone):
 
 
 def content_of(shard):
-    """Return what all blocks of a shard hold, behind their numbers; no two shards are alike."""
+    """Return the content of all blocks of a shard after their numbers; shards differ."""
     return random.Random(shard).randbytes(BLOCK - 8)
 
 

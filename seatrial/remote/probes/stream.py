@@ -26,12 +26,12 @@ from contextlib import suppress
 
 CHUNK = 256 * 1024
 TOKEN_BYTES = 16
-# After the token: whether the peer is to send, bytes and seconds at most
+# Sent after the token: the direction, and the most bytes and seconds
 ORDER = struct.Struct("!?Qd")
 PACKET_BYTES = 1500
-MAX_ANSWER = 64 * 1024  # bytes of what a peer says
-FIRST_BYTE_S = 3.0  # a lost packet or two
-SILENT_S = 3600  # without a request, as where nobody closes its standard input: it ends by itself
+MAX_ANSWER = 64 * 1024  # most bytes of a peer's answer
+FIRST_BYTE_S = 3.0  # time to recover from a lost packet or two
+SILENT_S = 3600  # the process ends after this time without a request
 
 
 def main():
@@ -58,7 +58,7 @@ def say(answer):
 
 
 def listen(address):
-    """Listen on this node's IP address; on all of them where that is a name, or not its own."""
+    """Listen on this node's IP address; on all addresses if it is a name, or not local."""
     addresses = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)]
     for family, own in [*addresses, (socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]:
         with suppress(OSError, ValueError):  # ValueError: without IPv6
@@ -68,8 +68,8 @@ def listen(address):
 
 
 def serve(listener, token):
-    """Accept one connection after another; with the right token, receive and report how much came,
-    or send.
+    """Accept one connection after another; with the right token, receive and report the traffic, or
+    send.
     """
     while True:
         peer, _ = listener.accept()
@@ -89,7 +89,7 @@ def serve(listener, token):
 
 
 def measure(peer, max_bytes, max_seconds):
-    """Send to a peer, then receive from it; return both."""
+    """Send to a peer, then receive from it; return the traffic of both."""
     with connect(peer, False, max_bytes, max_seconds) as there:
         send(there, max_bytes, FIRST_BYTE_S + max_seconds)
         there.settimeout(FIRST_BYTE_S + max_seconds)
@@ -107,18 +107,16 @@ def read_json(text):
 
 
 def connect(peer, sends, max_bytes, max_seconds):
-    """Connect to a peer, which then receives, or sends."""
+    """Connect to a peer and request a transfer; `sends` is the direction."""
     there = socket.create_connection((peer["address"], peer["port"]), FIRST_BYTE_S)
-    # Closing drops what is not sent
+    # Closing discards unsent data
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     there.sendall(bytes.fromhex(peer["token"]) + ORDER.pack(sends, max_bytes, max_seconds))
     return there
 
 
 def send(there, max_bytes, max_seconds):
-    """Write until everything is out, time is up or the other side has had enough: it answers or
-    closes.
-    """
+    """Send until everything is written, time is up, or the other side answers or closes."""
     block = os.urandom(CHUNK)
     left = max_bytes
     deadline = time.monotonic() + max_seconds
@@ -132,8 +130,8 @@ def send(there, max_bytes, max_seconds):
 
 
 def receive(there, max_bytes, max_seconds):
-    """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no
-    rate is 0.
+    """Return bytes and seconds received within `max_seconds` of the first byte; one packet if none
+    arrives, so that no rate is 0.
     """
     waited = time.monotonic()
     buffer = bytearray(CHUNK)
@@ -154,7 +152,7 @@ def receive(there, max_bytes, max_seconds):
 
 
 def wait_readable(source, timeout_s):
-    """Return whether something arrives in time."""
+    """Return whether data arrives before the timeout."""
     return bool(select.select([source], [], [], max(timeout_s, 0))[0])
 
 

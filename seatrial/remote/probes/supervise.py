@@ -50,7 +50,7 @@ def main(arguments):
     why = wait(child, timeout_s)
     if why:
         report(why)
-    end_all(child)  # also what a command that ended by itself left running
+    end_all(child)  # also processes that the command left running
     pipe.close()
     if why:
         return 1
@@ -58,7 +58,7 @@ def main(arguments):
 
 
 class Pipe:
-    """A named pipe that is copied to standard error until it is closed; none without a path."""
+    """Copies a named pipe to standard error until it is closed; does nothing without a path."""
 
     def __init__(self, path):
         self.copying = None
@@ -79,15 +79,15 @@ class Pipe:
                 view = view[os.write(2, view) :]
 
     def close(self):
-        """Wait until the rest is copied: all processes that wrote have ended."""
+        """Wait until the rest is copied; all writers have ended."""
         if self.copying:
             os.close(self.writer)
             self.copying.join(GRACE_S)
 
 
 def read_variables():
-    """Return the first line of standard input, read no further than its end; None when it closes
-    before.
+    """Read exactly the first line of standard input, and return the variables in it; None if it is
+    closed before.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -99,7 +99,9 @@ def read_variables():
 
 
 def start(command, variables):
-    """Start the command, found on this process's own PATH: the variables are for the ranks."""
+    """Start the command, found on this process's PATH, since `variables` are meant for the
+    ranks.
+    """
     return subprocess.Popen(
         command,
         executable=shutil.which(command[0]) or command[0],
@@ -111,13 +113,13 @@ def start(command, variables):
 
 
 def report(why):
-    # On a line of its own: a rank may have left half of one
+    # On a new line, as a rank may have left an incomplete one
     print(f"\nseatrial-supervisor: {why}", flush=True)
     return 1
 
 
 def wait(child, timeout_s):
-    """Return None when the child ended by itself, else why it must be ended."""
+    """Return None if the child ended on its own, else why it must be ended."""
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
@@ -148,7 +150,7 @@ def end_all(child):
 
 
 def reap():
-    """Collect orphans that this process has adopted; a zombie counts as a process otherwise."""
+    """Reap orphans that this process has adopted, since zombies would count as running."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -157,7 +159,7 @@ def reap():
 
 
 def descendants():
-    """Return the processes below this one."""
+    """Return all processes below this one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -177,7 +179,7 @@ def descendants():
 
 
 def become_subreaper():
-    """Adopt orphans of the command instead of init, so that they can be found and ended."""
+    """Adopt the command's orphans, instead of init, so that they can be found and ended."""
     try:
         import ctypes
 

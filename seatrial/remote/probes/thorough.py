@@ -16,15 +16,15 @@ from processor_wait import own_seconds
 from torch_device import Watch
 
 LEAST_SAMPLES = 5
-WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
+# Repeats that are not timed, during which kernels are chosen, clocks rise and pages are touched
+WARMUP = 3
 BATCH_S = 0.02
 MAX_TEXT = 200
 CUDA_ADVICE = re.compile(
     r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE"
 )
-MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
-# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or
-# another.
+MOST_PEER_S = 0.1  # for an ordered pair of GPUs, of which eight GPUs have 56
+# (m, n, k): squares, and oblong shapes that were fastest on some GPU in published searches.
 SHAPES = (
     (4096, 4096, 4096),
     (8192, 8192, 8192),
@@ -44,24 +44,25 @@ STORED = {
     "fp16": "float16",
     "fp8": "float8_e4m3fn",
 }
-# Of NVIDIA's
+# Least compute capability of NVIDIA's GPUs for each format
 LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}
 BYTES = 1 << 28
-# Odd, of splitmix64: each word gets a value of its own, which shows lines that are mixed up
+# Odd constant of splitmix64: gives each word a different value, which reveals mixed-up address
+# lines
 MULTIPLIER = -7046029254386353131
-# No bit, all, every other, and those between
+# No bits, all bits, every other bit, and the remaining ones
 CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))
 CHUNK_WORDS = 1 << 27  # 1 GiB
-SLICE_WORDS = 1 << 24  # what is compared at once: the comparison needs memory too
+SLICE_WORDS = 1 << 24  # words compared at once, as the comparison needs memory too
 PROCESSORS_WORDS = 1 << 23  # 64 MiB
-SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
+SPARED_BYTES = 1 << 30  # memory of a GPU that is left for the comparison and the library
 
 
 def sampled(work, seconds, most=100, is_shared=False):
-    """Return the seconds per call of `work`, one sample per batch, for about `seconds`.
+    """Return seconds per call of `work`, one sample per batch, measured for about `seconds`.
 
-    `work(times)` does something so often. LEAST_SAMPLES to about `most` samples. `is_shared`:
-    others may use the processors meanwhile, which is subtracted.
+    `work(times)` repeats the work. There are LEAST_SAMPLES to about `most` samples. `is_shared`:
+    others may use the processors too, so waiting for one is subtracted.
     """
     work(WARMUP)
     once = timed(work, 1)
@@ -97,7 +98,7 @@ def measure(devices, options):
                 [outcome],
                 lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")],
             )
-    if gpus:  # all at once, or with each other
+    if gpus:  # measurements of all GPUs at once, or between GPUs
         on = [device for device, _ in gpus]
         theirs = [outcome for _, outcome in gpus]
         if options.host_link:
@@ -112,16 +113,14 @@ def measure(devices, options):
 
 
 def tested(device, share):
-    """Return the rates and the problem of a memory test; no rate where there was no memory to
-    test.
-    """
+    """Return the rates and the problem of a memory test; without samples if no memory was free."""
     tested_gb, problem = memory_test(device, share)
     samples = [tested_gb] if tested_gb else []
     return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], problem
 
 
 def guarded(outcomes, work):
-    """Put what the work returns, (rates, problem) for each device, into the outcomes; or the error
+    """Add the results of the work, (rates, problem) for each device, to the outcomes, or the error
     that it raised.
     """
     try:
@@ -134,22 +133,20 @@ def guarded(outcomes, work):
 
 
 def problem_of(error):
-    """Return the message in one line, without the advice to programmers that ends CUDA's errors; of
-    an error without one its type.
+    """Return the error message as one line, without CUDA's advice for developers; the type if there
+    is no message.
     """
     return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__
 
 
 def supported(device, dtype):
-    """Return whether the device has units for that format; one that is not NVIDIA's counts as
-    having them.
-    """
+    """Return whether the device supports the format; true for devices that are not NVIDIA's."""
     capability = device.capability()
     return capability is None or capability >= LEAST_CAPABILITY[dtype]
 
 
 def best(device, dtype, seconds):
-    """Return the rates of the fastest shape, with the readings of the sensors during it."""
+    """Return the rates of the fastest shape, with sensor readings during the measurement."""
     fastest = max(SHAPES, key=lambda shape: quick_tflops(device, dtype, shape))
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
@@ -165,7 +162,7 @@ def best(device, dtype, seconds):
 
 
 def quick_tflops(device, dtype, shape):
-    """Return the TFLOP/s of a short try; 0 for a shape too large for the memory."""
+    """Return the TFLOP/s of a short test; 0 if the shape is too large for the memory."""
     try:
         work = multiplication(device, dtype, shape)
         work(1)
@@ -186,7 +183,7 @@ def tflops(shape, seconds):
 def multiplication(device, dtype, shape):
     """Return a function that multiplies `times` times and waits for the end.
 
-    Its operands are random: with zeros a GPU needs less power, and is faster than at work.
+    The matrices are random, since a GPU needs less power and is faster with zeros.
     """
     m, n, k = shape
     torch = device.torch
@@ -199,7 +196,7 @@ def multiplication(device, dtype, shape):
         stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
         first = left.to(stored)
         second = right.to(stored).t()
-        # Both scales: what is random around 0 fits
+        # Scale 1 for both, as random numbers around 0 are in range
         one = torch.ones((), dtype=torch.float32, device=device.device)
 
         def multiply():
@@ -221,14 +218,14 @@ def multiplication(device, dtype, shape):
 def stress(devices, seconds):
     """Multiply on all devices at once for `seconds`; return (rates, problem) of each.
 
-    A node at full power is hotter than one GPU of it. The samples are of the second half, when it
-    is warm.
+    A node at full load is hotter than one GPU alone. The samples are from the second half, when
+    devices are warm.
     """
     return at_once(devices, lambda device, ready: stressed(device, seconds, ready))
 
 
 def at_once(devices, work):
-    """Return what `work(device, ready)` returns for each device, in a thread of its own; `ready`
+    """Call `work(device, ready)` for all devices, each in a thread; return the results. `ready`
     waits for the others.
     """
     barrier = threading.Barrier(len(devices), timeout=120)
@@ -256,8 +253,8 @@ def stressed(device, seconds, ready):
 
 
 def host_link(devices, seconds):
-    """Measure host_to_device and device_to_host from pinned memory, by how many GPUs copy
-    `at_once`.
+    """Measure host_to_device and device_to_host with pinned memory, by the number of GPUs that copy
+    at once.
     """
 
     def rates_of(those):
@@ -270,10 +267,9 @@ def host_link(devices, seconds):
 
 
 def host_copies(device, seconds, count, ready):
-    """Copy in both directions of one GPU, from the processors that are nearest to it; return both
-    rates.
+    """Copy in both directions of one GPU, from the nearest processors; return both rates.
 
-    `ready` waits until all `count` that copy at once have come so far. Its thread may move to other
+    `ready` waits until all `count` GPUs are ready to copy. The thread may be moved to other
     processors.
     """
     move_near(device)
@@ -294,14 +290,12 @@ def host_copies(device, seconds, count, ready):
 
 
 def gb_s(work, seconds):
-    """Return the samples of work that copies BYTES."""
+    """Return GB/s samples of work that copies BYTES."""
     return [BYTES / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
 
 
 def move_near(device):
-    """Run this thread, and so put its memory, where the GPU is attached; anywhere if that is
-    unknown.
-    """
+    """Move this thread, and so its memory, near the GPU; do nothing if its NUMA node is unknown."""
     for path in glob.glob(f"/sys/bus/pci/devices/{device.pci_address()}/local_cpulist"):
         with open(path) as file:
             near = cpus_of(file.read()) & os.sched_getaffinity(0)
@@ -310,7 +304,7 @@ def move_near(device):
 
 
 def cpus_of(text):
-    """Parse a list of processors of the kernel, such as `0-3,8`, into a set."""
+    """Parse the kernel's list of processors, such as `0-3,8`, into a set."""
     ends = [part.partition("-") for part in text.strip().split(",") if part]
     return {
         number for first, _, last in ends for number in range(int(first), int(last or first) + 1)
@@ -318,9 +312,7 @@ def cpus_of(text):
 
 
 def peers(devices, seconds):
-    """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems), with
-    what arrived wrong.
-    """
+    """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems)."""
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
     for (place, source), (_, target) in permutations(enumerate(devices), 2):
@@ -335,7 +327,7 @@ def peers(devices, seconds):
 
 
 def pair(source, target, seconds):
-    """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
+    """Return GB/s from one GPU to another, and whether the data arrived unchanged."""
     sent = source.indices(BYTES // 8)
     received = target.buffer(BYTES).view(source.torch.int64)
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
@@ -348,16 +340,16 @@ def pair(source, target, seconds):
 
 
 def memory_test(device, share):
-    """Test `share` of what is free now; return GB that were, and what is wrong.
+    """Test `share` of the free memory; return the GB tested, and what is wrong.
 
-    Every pattern is written to all of it, and then read; the first difference ends the test.
+    Every pattern is written to all of it and then read; the first difference ends the test.
     """
     chunks = allocated(device, words_to_test(device, share))
     tested_gb = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):
         for first, part in slices(chunks):
             part[:] = expected(device, pattern, first, len(part))
-        # After all was written: a word may have been written to another's place.
+        # Read only after writing everything, as a write may have changed another word.
         for first, part in slices(chunks):
             problem = difference(device, part, expected(device, pattern, first, len(part)))
             if problem:
@@ -366,9 +358,7 @@ def memory_test(device, share):
 
 
 def words_to_test(device, share):
-    """Return how many 64 bit words of a device are tested; of processors always
-    PROCESSORS_WORDS.
-    """
+    """Return the number of 64 bit words to test; always PROCESSORS_WORDS for processors."""
     if not device.gpu:
         return PROCESSORS_WORDS
     free = device.free_bytes()
@@ -392,17 +382,15 @@ def allocated(device, words):
 
 
 def slices(chunks):
-    """Yield the parts of the chunks that are compared at once, each with the number of its first
-    word.
-    """
+    """Yield the slices that are compared at once, each with the number of its first word."""
     for number, chunk in enumerate(chunks):
         for start in range(0, len(chunk), SLICE_WORDS):
             yield number * CHUNK_WORDS + start, chunk[start : start + SLICE_WORDS]
 
 
 def expected(device, pattern, first, count):
-    """Return the integers expected from the first word on; with pattern None each has a value of
-    its own.
+    """Return the `count` expected integers from word `first` on; a different one for each word if
+    pattern is None.
     """
     if pattern is not None:
         return pattern

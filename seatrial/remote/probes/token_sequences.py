@@ -18,7 +18,7 @@ from torch import Tensor
 class TokenSequences:
     """Sequences by number, the same on every rank.
 
-    Each has one token more than a model takes: labels are the inputs' next tokens.
+    Each has one token more than a model's input: labels are the next tokens of the inputs.
     """
 
     def __init__(self, options: Namespace, vocabulary: int, device: torch.device) -> None:
@@ -49,8 +49,8 @@ class TokenSequences:
 
     @cached_property
     def _recurrence(self) -> tuple[Tensor, Tensor]:
-        """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the
-        vocabulary.
+        """Return factors and terms of token i as a function of the first: 5 x + 7, i times, modulo
+        the vocabulary.
         """
         factor = 1
         term = 0
@@ -66,7 +66,7 @@ class TokenSequences:
 
 
 def open_tokens(path: str) -> Tensor:
-    """Return the tokens of a file of 32 bit numbers, read as they are needed.
+    """Return the tokens in a file of 32 bit numbers, which are read on demand.
 
     Raises CannotStart.
     """

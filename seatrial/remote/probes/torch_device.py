@@ -42,8 +42,8 @@ class NumpyProcessors:
         return processor()
 
     def software(self):
-        """Identify the software: devices of one model with the same text compute bit for bit
-        alike.
+        """Return a text that identifies the software: devices of a model with the same text compute
+        bit for bit alike.
         """
         return f"numpy {self.numpy.__version__}, {instruction_set()}, {processors()} threads"
 
@@ -73,7 +73,7 @@ class NumpyProcessors:
 
         def copy_part(target_part, source_part, times):
             for _ in range(times):
-                self.numpy.copyto(target_part, source_part)  # without the interpreter's lock
+                self.numpy.copyto(target_part, source_part)  # releases the interpreter's lock
 
         def copy(times):
             list(self.threads.map(copy_part, *parts, [times] * processors()))
@@ -101,7 +101,7 @@ class NumpyProcessors:
         return self.numpy.empty(count, dtype="int64")
 
     def address(self, array):
-        """Return where the array is in memory."""
+        """Return the array's address in memory."""
         return array.ctypes.data
 
 
@@ -116,8 +116,8 @@ def processor():
 
 
 def instruction_set():
-    """Return a digest of what a library chooses its kernels by: hypervisors give unlike processors
-    the same name.
+    """Return a digest of the processor features by which libraries choose kernels, as hypervisors
+    give different processors one name.
     """
     cpuinfo = described()
     fields = (
@@ -137,7 +137,7 @@ def instruction_set():
 
 
 def described():
-    """Read the first processor from /proc/cpuinfo."""
+    """Return the fields of the first processor in /proc/cpuinfo."""
     values: "dict[str, str]" = {}
     with open("/proc/cpuinfo", errors="replace") as file:
         for line in file:
@@ -147,7 +147,7 @@ def described():
 
 
 class TorchDevice:
-    """A device of torch's. `torch` is the module, `device` a torch.device."""
+    """A device used through torch. `torch` is the module, `device` a torch.device."""
 
     library = "torch"
 
@@ -260,7 +260,7 @@ class TorchDevice:
         return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=self.gpu).fill_(1)
 
     def free(self):
-        """Give back what the library keeps for later."""
+        """Release memory that the library caches."""
         if self.gpu:
             self.torch.cuda.empty_cache()
 
@@ -270,38 +270,43 @@ class TorchDevice:
         return self.torch.cuda.mem_get_info(self.device)[0]
 
     def capability(self):
-        """Return the compute capability of NVIDIA's GPUs, (9, 0); None of other devices."""
+        """Return the compute capability of NVIDIA's GPUs, such as (9, 0); None for other
+        devices.
+        """
         if not self.gpu or self.torch.version.hip:
             return None
         return self.torch.cuda.get_device_capability(self.device)
 
     def properties(self):
-        """Return what torch knows of a GPU; None of processors."""
+        """Return torch's properties of a GPU; None for processors."""
         return self.torch.cuda.get_device_properties(self.device) if self.gpu else None
 
     def older_fp8(self):
-        """Return whether fp8 has AMD's format before MI350."""
+        """Return whether fp8 has the format of AMD's GPUs before MI350."""
         return "gfx94" in getattr(self.properties(), "gcnArchName", "")
 
     def pci_address(self):
-        """Return 0000:1b:00.0; "" if torch does not report it (before 2.9)."""
+        """Return the PCI address, such as 0000:1b:00.0; "" if torch does not report it (before
+        2.9).
+        """
         properties = self.properties()
         if not hasattr(properties, "pci_bus_id"):
             return ""
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
 
     def sensors(self):
-        """Return a function that reads clock, power and temperature, None for an unknown one
-        (`reader`).
+        """Return a function that reads clock, power and temperature; None if there is no way to
+        read them (see `reader`).
         """
         uuid = str(getattr(self.properties(), "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
 
 
 class Watch:
-    """`with Watch(read) as watch: ...`, then `watch.rates(during)`.
+    """Reads sensors in the background: `with Watch(read) as watch: ...`, then
+    `watch.rates(during)`.
 
-    `read` returns a number per METRICS, or None.
+    `read` returns a number for each of METRICS, or None.
     """
 
     def __init__(self, read):
@@ -324,15 +329,15 @@ class Watch:
             try:
                 values = self.read()
             except Exception:
-                # A driver without that sensor, or a GPU that went away: the work tells
+                # The driver lacks a sensor, or the GPU is gone, which the work reports
                 return
             if values is None:
                 return
             self.readings.append(values)
 
     def rates(self, during):
-        """Return the median of each sensor in the second half of the time, as the answer has
-        rates.
+        """Return the median of each sensor over the second half of the time, as `rates` of the
+        answer.
         """
         late = self.readings[len(self.readings) // 2 :]
         columns = [
@@ -350,8 +355,8 @@ class Watch:
 
 
 def reader(uuid):
-    """Return a function that reads the sensors of the GPU with that UUID, or None if neither way
-    works.
+    """Return a function that reads the sensors of the GPU with that UUID; None if neither NVML nor
+    nvidia-smi works.
     """
     if not uuid:
         return lambda: None
@@ -370,14 +375,16 @@ def nvml_reader(uuid):
 
     def read():
         clock = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
-        power = pynvml.nvmlDeviceGetPowerUsage(handle) / 1000  # it gives mW
+        power = pynvml.nvmlDeviceGetPowerUsage(handle) / 1000  # NVML reports mW
         return clock, power, pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
 
     return read
 
 
 def smi_line(uuid, fields=FIELDS, timeout_s=SMI_TIMEOUT_S):
-    """Return the fields that nvidia-smi tells of a GPU, "" if it is missing or does not answer."""
+    """Return the fields of a GPU as nvidia-smi prints them, "" if it is missing or does
+    not answer.
+    """
     query = "--query-gpu=" + ",".join(fields)
     command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader,nounits"]
     try:
@@ -390,7 +397,9 @@ def smi_line(uuid, fields=FIELDS, timeout_s=SMI_TIMEOUT_S):
 
 
 def smi_values(line):
-    """Parse `1980, 687.31, 64` into numbers; None for `[N/A]`, and None if the line has none."""
+    """Parse `1980, 687.31, 64` into numbers, with None for `[N/A]`; None if the line has
+    no number.
+    """
     parts = [part.strip() for part in line.strip().split(",")]
     if len(parts) != len(FIELDS):
         return None

@@ -33,13 +33,13 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 gc.disable()  # as in rendezvous.py
-with suppress(ImportError):  # of a torch before 2.0
-    import torch._dynamo  # DistributedDataParallel and optimizers import it when they are made
+with suppress(ImportError):  # torch before 2.0 lacks it
+    import torch._dynamo  # otherwise imported by DistributedDataParallel and optimizers
 gc.freeze()
 gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_KEPT = (  # of the summary, under the same names
+_KEPT = (  # fields of the summary that keep their names
     "model",
     "data",
     "precision",
@@ -79,7 +79,7 @@ class Trainer:
         if options.compile:
             self.forward = torch.compile(self.parallel)
         self.optimizer = workload.optimizer(self.model.parameters(), lr=options.lr or workload.lr)
-        # Where torch before 2.3 has it
+        # Its place before torch 2.3
         grad_scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
         self.scaler = grad_scaler(enabled=options.precision == "fp16")
 
@@ -92,15 +92,15 @@ class Trainer:
         return context
 
     def loss(self, batch: models.Batch) -> torch.Tensor:
-        """Return the loss of a batch: cross entropy, the mean over all that is predicted."""
+        """Return the loss of a batch: the mean cross entropy over all predictions."""
         inputs, labels = batch
         with self.autocast():
             return cross_entropy(self.forward(inputs).flatten(0, -2), labels.flatten())
 
     def update(self, loss: torch.Tensor) -> None:
-        """Run the backward pass, in which gradients mix, and the optimizer's step.
+        """Run the backward pass, which averages gradients over the ranks, and the optimizer's step.
 
-        Returns when the device has finished it.
+        Returns when the device has finished.
         """
         self.optimizer.zero_grad()
         self.scaler.scale(loss).backward()
@@ -114,7 +114,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Return seconds that the work takes, until the device has finished it."""
+        """Return the seconds until the device has finished the work."""
         self.wait()
         started = time.perf_counter()
         work()
@@ -125,7 +125,7 @@ class Trainer:
 def synthetic(
     workload: models.Workload, options: Namespace, here: RankPlacement, device: str
 ) -> Iterator[models.Batch]:
-    """Yield batches without end, made on the device; each depends on seed, step and rank alone.
+    """Yield endless batches, made on the device, which depend only on seed, step and rank.
 
     The samples can be learnt: labels follow from inputs.
     """
@@ -136,10 +136,10 @@ def synthetic(
 
 
 def real(options: Namespace, device: str) -> Iterator[models.Batch]:
-    """Return batches without end of this rank's part of the data, shuffled anew for each pass.
+    """Return endless batches of this rank's part of the data, shuffled again for each epoch.
 
-    Sets `options.steps` where the options say epochs. Raises CannotStart where the data is no batch
-    for every rank.
+    Sets `options.steps` if the options give epochs. Raises CannotStart if the data is less than a
+    batch for every rank.
     """
     dataset = datasets.open_dataset(options.data, options.data_dir, options.image_size)
     sampler = DistributedSampler(dataset, seed=options.seed, drop_last=True)
@@ -165,9 +165,9 @@ def real(options: Namespace, device: str) -> Iterator[models.Batch]:
 def _passes(
     loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str
 ) -> Iterator[models.Batch]:
-    """Yield batches without end, pass by pass.
+    """Yield endless batches, epoch by epoch.
 
-    Raises CannotStart for what a file of the data holds.
+    Raises CannotStart for a broken file of the data.
     """
     for epoch in count():
         sampler.set_epoch(epoch)
@@ -175,7 +175,8 @@ def _passes(
             for images, labels in loader:
                 inputs = datasets.as_inputs(images.to(device, non_blocking=True), pixels)
                 yield inputs, labels.to(device, non_blocking=True)
-        except CannotStart as error:  # of a loader's process: the last line of its traceback
+        # From a loader process: the message is the last line of its traceback
+        except CannotStart as error:
             last_line = str(error).strip().splitlines()[-1]
             raise CannotStart(last_line.rpartition("CannotStart: ")[2]) from error
 
@@ -216,15 +217,15 @@ def communication_share(trainer: Trainer) -> float | None:
             together()
 
     pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(5)]
-    # The first warms up
+    # The first pair is the warm-up
     without, with_others = (statistics.median(times) for times in zip(*pairs[1:]))
     return float(max(0.0, 1 - without / with_others))
 
 
 def inference_rate(trainer: Trainer) -> float | None:
-    """Return samples/s of this rank's model without training, in the same precision.
+    """Return samples/s of inference with this rank's model, in the same precision.
 
-    None where it was not asked for. The model stays in evaluation mode.
+    None if it was not requested. The model stays in evaluation mode.
     """
     steps = trainer.options.inference_steps
     if not steps:
@@ -240,10 +241,9 @@ def inference_rate(trainer: Trainer) -> float | None:
 
 @dataclass
 class History:
-    """Losses and times (ms) of one rank; `compute_ms` ends where the rank first waits for the
-    others.
+    """Losses and times (ms) of one rank; `compute_ms` ends before the rank first waits for others.
 
-    `losses` are the means over the ranks, and `finite` whether this rank's own were.
+    `losses` are means over the ranks; `finite` is whether this rank's own losses were finite.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -253,20 +253,22 @@ class History:
 
 
 def checksum(model: nn.Module) -> str:
-    """Return the SHA-256 of the parameters' bytes, in order: equal on two ranks if every bit is."""
+    """Return the SHA-256 of the parameters' bytes, in order; equal on two ranks only if all bits
+    are.
+    """
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        # Held while its bytes are read; numpy may be missing
+        # Keep a reference while its bytes are read; without numpy, which may be missing
         values = parameter.detach().cpu().contiguous()
         digest.update(ctypes.string_at(values.data_ptr(), values.numel() * values.element_size()))
     return digest.hexdigest()
 
 
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
-    """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it
-    is not finite.
+    """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if not
+    finite.
 
-    `steps` are those that were asked for.
+    `steps` is the requested number of steps.
     """
     span = min(10, max(1, steps // 10))
     means = [sum(part) / len(part) for part in (losses[:span], losses[-span:])]
@@ -327,10 +329,10 @@ def summary(trainer: Trainer, history: History) -> Json:
 
 
 def results(summary: Json, options: Namespace) -> Json:
-    """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
+    """Return the summary for people, over the steps after the warm-up; `mfu` is a fraction of
     --peak-tflops.
 
-    Figures that nothing was measured for are None.
+    Figures that were not measured are None.
     """
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]

@@ -29,7 +29,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-try:  # first: it says so where torch is missing
+try:  # imported first, as it reports a missing torch
     import hang
     import rendezvous
     from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
@@ -43,13 +43,13 @@ except ModuleNotFoundError as missing:
 import torch
 import torch.distributed as dist
 
-_BY_HAND = {  # what is trained where nothing is asked for, by the kind of device
+_BY_HAND = {  # defaults by device type
     "cpu": {"model": "tiny", "batch": 8, "steps": 20, "warmup": 2},
     "cuda": {"model": "resnet50", "batch": 32, "steps": 150, "warmup": 50},
 }
 
 
-# Of a collective: all ranks say where they stand before the first one gives up
+# Share of a collective's timeout after which ranks report that they hang
 _BEFORE_TIMEOUT = 0.8
 _SIZES = fields(TransformerSize)
 _OPTIONS: tuple[Option, ...] = (
@@ -83,12 +83,12 @@ _OPTIONS: tuple[Option, ...] = (
     ("--diverge RANK", int, None, HIDDEN),
     *OF_RANKS,
 )
-# Until the process ends: torch 1.13 may wait for ever when the model of a group goes
+# Kept until the process ends: torch 1.13 may wait forever when it destroys a distributed model
 _KEPT: list[Trainer] = []
 
 
 def over_ranks(value: float, device: str) -> list[float]:
-    """Return every rank's value, by rank. Every rank calls this, and waits for the others."""
+    """Return the value of every rank, by rank. Every rank calls this, and waits for the others."""
     mine = torch.tensor([value], dtype=torch.float64, device=device)
     return [float(theirs) for theirs in rendezvous.gathered(mine)]
 
@@ -103,7 +103,7 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
     here = trainer.here
     history = History()
     for step in range(options.steps):
-        if step:  # the first step may compile and look for kernels
+        if step:  # the first step may take long, to compile and select kernels
             watchdog.beat(step)
         started = time.perf_counter()
         loss = trainer.loss(next(trainer.batches))
@@ -137,7 +137,7 @@ def report(here: RankPlacement, **event: Any) -> None:
 
 
 def default_device() -> str:
-    """Return the device of BACKEND, else a GPU if torch sees one; "cpu" or "cuda"."""
+    """Return the device type for BACKEND, else "cuda" if torch sees a GPU, else "cpu"."""
     if os.environ.get("BACKEND"):
         return str(placement.device(os.environ))
     if torch.cuda.is_available():
@@ -157,20 +157,20 @@ def main(arguments: Sequence[str]) -> int:
                 f"--model llama needs torch 2.6 or later, this is {torch.__version__}: {error}"
             ) from error
         return int(pretraining.main(arguments))
-    options = parse(arguments)  # first: bad ones end every rank alike
+    options = parse(arguments)  # first, so that bad options end all ranks in the same way
     here, device = rendezvous.begin(options)
     hang.record_collectives()
     rendezvous.join(here, options, device)
     if options.download and options.data != "synthetic" and here.local_rank == 0:
         download(options.data, options.data_dir)
-    over_ranks(0, device)  # nobody reads what is still being written
+    over_ranks(0, device)  # wait until downloads are complete
     torch.manual_seed(options.seed)
-    # Shapes never change: the fastest convolution is worth looking for
+    # Shapes never change, so searching for the fastest convolution pays off
     torch.backends.cudnn.benchmark = True
     trainer = Trainer(options, here, device)
     with hang.Watchdog(here.rank, here.host, _BEFORE_TIMEOUT * options.timeout_s) as watchdog:
         history = train(trainer, watchdog)
-    if options.diverge == here.rank:  # in a way that no loss shows
+    if options.diverge == here.rank:  # too little to show in the loss
         with torch.no_grad():
             next(trainer.model.parameters()).view(-1)[0] += 1e-3
     result = summary(trainer, history)
@@ -187,20 +187,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def is_llama(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments ask for the decoder of pretraining.py, which has options of its
-    own.
+    """Return whether the arguments select the decoder of pretraining.py.
 
-    Before any option is parsed, as those of the two differ.
+    It is called before any option is parsed, as the two programs have different options.
     """
     words = " ".join(arguments).replace("=", " ")
     return "--model llama" in words
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Return the options, with what is left out filled in by the device and the data; exit with 2
-    for bad ones.
+    """Return the options, with defaults for the device and the data; exit with 2 for bad ones.
 
-    Nothing of the other ranks is needed: each reaches the same result.
+    It depends on no other rank, so all ranks get the same result.
     """
     parser = parser_of("training.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)

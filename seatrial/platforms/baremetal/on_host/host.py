@@ -1,4 +1,4 @@
-"""The lock, the files, the processes and the container of a run on a host."""
+"""The lock, files, processes and container of a run on a host."""
 
 import ctypes
 import errno
@@ -13,16 +13,16 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-Json = Dict[str, Any]  # an object
+Json = Dict[str, Any]  # a JSON object
 LOCK = "seatrial.lock"
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
-# That a supervisor waits for
+# Signals that a supervisor waits for
 SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 STOP_S = 10.0
 CONTAINER_STOP_S = 5  # for sshd's end; then the container is killed
 CALL_S = 15.0
 WORDS = 500
-ABSENT = ("no such image", "image not known")  # of docker and podman, in small letters
+ABSENT = ("no such image", "image not known")  # in messages of docker and podman, in lower case
 
 
 class ProblemError(Exception):
@@ -63,7 +63,7 @@ class Lock:
                 return self.holder()
             if self._is_current():
                 break
-            os.close(self.fd)  # its holder has removed it meanwhile
+            os.close(self.fd)  # its holder has removed the file since it was opened
         if os.fstat(self.fd).st_uid != os.getuid():
             owner = os.fstat(self.fd).st_uid
             raise ProblemError(
@@ -77,13 +77,13 @@ class Lock:
         return None
 
     def _open(self) -> None:
-        """Open the file of the lock, or make it.
+        """Open the lock file, creating it if necessary.
 
-        A file of another user is opened to read, which is enough to see whether it is locked.
-        Raises OSError, and ProblemError for what is no regular file.
+        A file of another user is opened read-only, which suffices to see whether it is locked.
+        Raises OSError, or ProblemError if it is not a regular file.
         """
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        # Of others: to read
+        # Read-only for files of other users
         for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
             try:
                 self.fd = os.open(self.path, mode | flags, 0o644)
@@ -110,8 +110,8 @@ class Lock:
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
     def holder(self) -> Json:
-        """Return the run that the file names: its id, its user, and since when, in seconds of the
-        epoch.
+        """Return the run in the lock file: its id, its user, and since when (seconds of the epoch);
+        {} if unreadable.
         """
         try:
             content = json.loads(os.pread(self.fd, 4096, 0).decode())
@@ -121,12 +121,10 @@ class Lock:
                 "since": int(content["since"]),
             }
         except (ValueError, KeyError, TypeError):
-            return {}  # it is being written, or somebody else wrote it
+            return {}  # it is being written, or is not from seatrial
 
     def release(self) -> None:
-        """Remove the file, and let the lock go; in this order, so that no process takes one that is
-        removed.
-        """
+        """Remove the lock file, then release the lock, so that no process locks a removed file."""
         if self._is_current():
             os.unlink(self.path)
         os.close(self.fd)
@@ -158,7 +156,7 @@ def name_of(uid: int) -> str:
 def unblock() -> None:
     """Restore signal handling in a child of the supervisor."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE by default
 
 
 def prctl(option: int, value: int) -> None:
@@ -216,8 +214,8 @@ def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
 
 
 def belongs(entry: str, folder: str) -> bool:
-    """Return whether a process is of the run: by its environment or, since sshd overwrites that, by
-    its arguments.
+    """Return whether a process belongs to the run, by its environment or, as sshd overwrites that,
+    by its arguments.
     """
     try:
         if os.stat("/proc/" + entry).st_uid != os.getuid():
@@ -250,7 +248,7 @@ def started(pid: int) -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process is there and has not ended; a zombie has."""
+    """Return whether a process exists and is not a zombie."""
     return stat_of(pid)[:1] not in ([], ["Z"])
 
 

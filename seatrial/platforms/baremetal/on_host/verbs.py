@@ -44,7 +44,9 @@ PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 
 def supervise(request: Json, lock: Lock, log_file: int) -> None:
-    """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
+    """Start the node and wait until this process gets a signal, sshd ends, or the deadline passes;
+    then end the run.
+    """
     deadline = time.monotonic() + request["deadline_s"]
     folder = request["folder"]
     os.setsid()
@@ -58,14 +60,15 @@ def supervise(request: Json, lock: Lock, log_file: int) -> None:
     try:
         own = {"pid": os.getpid(), "started": started(os.getpid())}
         file = os.path.join(folder, "supervisor.json")
-        with open(file + ".new", "w") as new:  # readers see all of it or nothing
+        # Written to another name first, so that readers never see a part
+        with open(file + ".new", "w") as new:
             new.write(json.dumps(own))
         os.rename(file + ".new", file)
         wait_for_end(start_node(request), deadline)
     finally:
         remove(request["container"])
         end_all(os.getpid(), folder)
-        remove(request["container"])  # one that was being made when its client was ended
+        remove(request["container"])  # a container that was being created when its client was ended
         remove_tree(folder)
         lock.release()
 
@@ -98,7 +101,7 @@ def start_node(request: Json) -> int:
         with os.fdopen(writer, "wb") as stdin:
             stdin.write(request["program"].encode())
     except BrokenPipeError:
-        pass  # its log has the cause
+        pass  # the node's log has the cause
     return pid
 
 
@@ -169,7 +172,7 @@ def start(request: Json) -> Json:
     return {
         "port": port,
         "user": user or pwd.getpwuid(os.getuid()).pw_name,
-        # Where the control host, or the last jump host, reaches it
+        # The address by which the control host, or the last jump host, reaches it
         "address": login[2] if len(login) == 4 else "",
         "kernel": read_tail("/proc/sys/kernel/random/boot_id", 64).strip(),
         "cores": len(os.sched_getaffinity(0)),
@@ -217,7 +220,7 @@ def stop(request: Json) -> Json:
 
 
 def check_own_folder(folder: str) -> None:
-    """Raise ProblemError where something else is in the place of the run's folder."""
+    """Raise ProblemError if something else exists at the path of the run's folder."""
     if os.path.lexists(folder):
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
@@ -245,7 +248,7 @@ def drop_lock(request: Json) -> None:
 
 
 def end(supervisor: int, folder: str) -> None:
-    """Let the supervisor end the run; kill it if it does not."""
+    """Ask the supervisor to end the run; kill it if it does not."""
     send(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S + 2
     while is_running(supervisor) and time.monotonic() < deadline:
