@@ -20,8 +20,11 @@ RUN_PREFIX = f"test-{os.getpid()}-"
 # Collected only when their path is given.
 LANES = ("baremetal", "browser", "docker", "e2e/kubernetes", "fuzz", "images", "runai", "slurm")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
+# What the processes that tests start would inherit: of a shell's background, and of nohup
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
