@@ -122,7 +122,7 @@ def test_two_signals_to_every_process_are_one_interruption(
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
     out = console.folder / "out"
     process = console.start(
-        "run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out
+        "run", console.cluster(2), "--suite", console.suite(training=TRAINING), "--out", out
     )
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and seen in log.read_text())
