@@ -49,4 +49,4 @@ def test_a_killed_run_is_reaped(
     assert project.workloads()
     reaped = console.run("reap", cluster)
     assert reaped.status == 0, reaped.output
-    assert project.workloads() == []
+    assert project.workloads() == [], reaped.output
