@@ -18,7 +18,7 @@ IDLE := $(VENV)/.idle
 ALONE := tests/integration/test_throughput.py tests/gpu
 # The longest tests first
 SHARING := tests/integration tests/unit tests/contract $(addprefix --ignore=,$(ALONE))
-# Real nodes are waited for half of the time; a worker has up to 2 GB
+# One more than there are processors, since tests of real nodes wait half of the time; a worker has up to 2 GB
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 PARALLEL := -n $(WORKERS) --dist worksteal
 

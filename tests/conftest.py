@@ -20,7 +20,7 @@ RUN_PREFIX = f"test-{os.getpid()}-"
 # Collected only when their path is given.
 LANES = ("baremetal", "browser", "docker", "e2e/kubernetes", "fuzz", "images", "runai", "slurm")
 
-# What the processes that tests start would inherit: of a shell's background, and of nohup
+# A shell ignores SIGINT in the background, nohup SIGHUP; processes that tests start inherit that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -16,7 +16,7 @@ _DENSE = 16  # most matrix cells per pair at which a dense matrix is faster than
 def max_cut(ends: Ints, weight: Floats, n: int) -> Floats:
     """Return the side of each node, +1 or -1, that maximizes the sum of weights across.
 
-    `ends` are the two node numbers of each pair, a row for each.
+    `ends` are the two node numbers of each pair, a row for each; no pair is there twice.
     """
     graph = _Graph(ends, weight, n)
     random = np.random.default_rng(0)
@@ -72,8 +72,8 @@ class _Graph:
         return pulls
 
     def spectral(self, random: np.random.Generator) -> Floats:
-        """Return random starts, a row each: the signs of the leading eigenvector of the normalized
-        Laplacian, by power iteration.
+        """Return the signs of the leading eigenvector of the normalized Laplacian, by power
+        iteration: a row for each random start.
         """
         strength = np.abs(self._weight)
         degree = np.bincount(self._node, strength, self._n)

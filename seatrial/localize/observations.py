@@ -294,8 +294,8 @@ def _numbered_together(numbers: Ints, keys: Sequence[object]) -> Ints:
 
 
 def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
-    """Return the log ratio of each sweep to the level of all, with a column for each size; NaN
-    where there is no other sweep.
+    """Return the log of each sweep's rate over the level of all sweeps (sweeps, sizes); NaN for a
+    size that no other sweep has.
     """
     sizes = sorted(set().union(*sweeps))
     rows = [[sweep.get(size, 0) for size in sizes] for sweep in sweeps]
