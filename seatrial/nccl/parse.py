@@ -57,11 +57,7 @@ def parse_json(text: str, source: str) -> list[Sweep]:
 
     Raises NothingFoundError for a text that is no `-J` file.
     """
-    return [parse_document(_document(text), source)]
-
-
-def parse_document(document: Json, source: str) -> Sweep:
-    """Return the sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
+    document = _document(text)
     if not isinstance(document.get("results"), list) and "config" not in document:
         raise NothingFoundError(
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a "
@@ -81,7 +77,7 @@ def parse_document(document: Json, source: str) -> Sweep:
     if outcome == "error" and not errors:
         errors = ("results without a row: nothing was measured",)
     devices = _devices(config)
-    return Sweep(
+    sweep = Sweep(
         collective,
         None,
         _ranks(collective, devices, config, rows),
@@ -95,6 +91,7 @@ def parse_document(document: Json, source: str) -> Sweep:
             "cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)
         ),
     )
+    return [sweep]
 
 
 def _document(text: str) -> Json:

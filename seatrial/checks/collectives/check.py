@@ -23,7 +23,7 @@ from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps, sweep_of
-from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep
+from seatrial.checks.collectives.sweep import planned_sweeps, sweep
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import RollCall, conclude_repeat, roll_call
 from seatrial.checks.contract import (
@@ -67,7 +67,6 @@ def repeat_sweeps(
     run = context.run
     testbed = context.testbed
     section = context.section(Collectives)
-    writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
         own = [d for d in doubts if sweep_of(d.measurement) == (planned.operation, planned.arm)]
         doubtful = sorted(
@@ -93,7 +92,6 @@ def repeat_sweeps(
             replace(planned, sizes=sizes),
             name_log=partial(unused_label, run.logs),
             is_repeat=True,
-            writes_json=writes_json,
         )
         repeated.measurements += outcome.measurements
         repeated.over = outcome.fabric_gone
@@ -144,7 +142,6 @@ def _sweep_all(
     run: Run, testbed: Testbed, settings: Collectives
 ) -> tuple[list[SweepOutcome], RollCall]:
     """Return the outcome of every operation, and the roll call of the remaining nodes."""
-    writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
@@ -152,9 +149,7 @@ def _sweep_all(
         if not_tried:
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
-        outcome = sweep(
-            run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes
-        )
+        outcome = sweep(run, present.testbed, settings, planned, verbose=not outcomes)
         outcome, present = _without_lost_nodes(run, present, outcome)
         # Lost nodes of this arm show nothing about the fabric between the others
         if planned.arm == INTRA:

@@ -6,12 +6,11 @@ import logging
 import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
-from seatrial.checks.collectives.output import OutputReader, take_json, with_json
+from seatrial.checks.collectives.output import OutputReader
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep
 from seatrial.checks.failures import classify_failure, gave_up
@@ -24,10 +23,9 @@ from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
-from seatrial.remote.command import run_command
 from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import rank_of
-from seatrial.remote.ssh import answered, connected, on_each
+from seatrial.remote.ssh import answered, on_each
 from seatrial.text.redact import Secrets
 from seatrial.text.words import number
 
@@ -50,23 +48,15 @@ def sweep(
     *,
     name_log: Callable[[str], str] = str,
     is_repeat: bool = False,
-    writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
     """Sweep one operation over all ranks; in the arm `intra`, over the ranks of each node alone.
 
     `name_log` returns the name of a log from the sweep's label, to which the arm `intra` appends
-    the node. `is_repeat`: its sizes are not compared with each other. `writes_json`: nccl-tests can
-    write results to a file. `verbose`: have NCCL log which network it uses.
+    the node. `is_repeat`: its sizes are not compared with each other.
+    `verbose`: have NCCL log which network it uses.
     """
-    once = partial(
-        sweep_once,
-        run,
-        settings=settings,
-        planned=planned,
-        is_repeat=is_repeat,
-        writes_json=writes_json,
-    )
+    once = partial(sweep_once, run, settings=settings, planned=planned, is_repeat=is_repeat)
     if planned.arm != INTRA:
         return once(testbed, label=name_log(planned.label), verbose=verbose)
 
@@ -87,7 +77,6 @@ def sweep_once(
     *,
     label: str,
     is_repeat: bool = False,
-    writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
     """Run one mpirun of one operation; `label` names its logs."""
@@ -98,8 +87,7 @@ def sweep_once(
     if uneven:
         return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
     testbed = of_processes(testbed, gpus_each)
-    json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
-    argv = _argv(run, testbed, settings, planned, label, json_file)
+    argv = _argv(run, testbed, settings, planned, label)
     env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
     reader = OutputReader(planned, setting, quiet=bool(testbed.label))
     try:
@@ -117,15 +105,12 @@ def sweep_once(
         # A LaunchError means that the way to the head failed, not the head
         verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
         return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
-    finally:
-        exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be wrong, so they are ignored
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
         flooded = naming_flooders(placed(name, why), suspects)
         return SweepOutcome(name, verdict, flooded, suspects=suspects)
-    printed = with_json(reader.sweep(), exact, gpus_each)
-    outcome = conclude(setting, result, printed, reader.transport.transport())
+    outcome = conclude(setting, result, reader.sweep(), reader.transport.transport())
     if outcome.verdict is Verdict.FAIL:
         return replace(outcome, lost=lost_ranks(result, testbed))
     return outcome
@@ -186,17 +171,12 @@ def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
 
 
 def _argv(
-    run: Run,
-    testbed: Testbed,
-    settings: Collectives,
-    planned: PlannedSweep,
-    label: str,
-    json_file: str | None,
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str
 ) -> list[str]:
     """Return the command line of a rank: nccl-tests on GPUs, else the gloo probe."""
     sizes = planned.sizes
     if isinstance(sizes, GpuSweepSizes):
-        return nccl_argv(settings, planned.operation, json_file, sizes, testbed.nccl_tests)
+        return nccl_argv(settings, planned.operation, sizes, testbed.nccl_tests)
     return gloo_argv(run, testbed, settings, planned, label)
 
 
@@ -248,7 +228,7 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
         verbose = _fabric(run, testbed) is not None and planned.label == settings.first_operation
         env = _environment(testbed, planned.arm, verbose=verbose)
         bed = of_processes(testbed, planned.gpus_each)
-        argv = _argv(run, bed, settings, planned, planned.label, None)
+        argv = _argv(run, bed, settings, planned, planned.label)
         if planned.arm == INTRA:
             commands += _by_node(secrets, bed, argv, env)
         else:
@@ -289,16 +269,9 @@ def _by_node(
 
 
 def nccl_argv(
-    settings: Collectives,
-    operation: str,
-    json_file: str | None,
-    sizes: GpuSweepSizes,
-    folder: str | None = None,
+    settings: Collectives, operation: str, sizes: GpuSweepSizes, folder: str | None = None
 ) -> list[str]:
-    """Return the command line of nccl-tests in the folder, or on PATH.
-
-    `json_file` is the path on the head for the results; None if these nccl-tests can write none.
-    """
+    """Return the command line of nccl-tests in the folder, or on PATH."""
     flags = {
         "-b": sizes.min_bytes,
         "-e": sizes.max_bytes,
@@ -310,10 +283,7 @@ def nccl_argv(
     argv = [program_of(operation, folder)]
     for flag, value in flags.items():
         argv += (flag, str(value))
-    argv += ("-d", _NCCL_TYPES[settings.dtype], *sizes.args)
-    if json_file:
-        argv += ("-J", json_file)
-    return argv
+    return [*argv, "-d", _NCCL_TYPES[settings.dtype], *sizes.args]
 
 
 def program_of(operation: str, folder: str | None) -> str:
@@ -340,19 +310,6 @@ def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) ->
     if testbed.network:
         meeting += ("--network", testbed.network)
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
-
-
-def can_write_json(testbed: Testbed, operation: str) -> bool:
-    """Return whether nccl-tests can write their results to a file (-J, since 2.17.3).
-
-    False too where the head cannot be asked.
-    """
-    if not testbed.has_gpus:
-        return False
-    with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
-        program = program_of(operation, testbed.nccl_tests)
-        return "-J" in run_command(head, f"{program} --help", timeout_s=30).output
-    return False
 
 
 def at_once(testbed: Testbed, groups: Sequence[int]) -> int:

@@ -329,12 +329,12 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         return
     section = section.with_a_gpu_per_process()
     folder = cluster.nccl_tests
-    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None, section.gpu, folder))
+    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, section.gpu, folder))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
         yield (
             f"measure {operation} ranks "
-            f"{shlex.join(nccl_argv(section, operation, None, section.gpu, folder))}"
+            f"{shlex.join(nccl_argv(section, operation, section.gpu, folder))}"
         )
     yield ""
     if cluster.gpus > 1:
@@ -350,7 +350,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
-    latency = nccl_argv(section, ARM_OPERATION, None, section.gpu_latency, folder)
+    latency = nccl_argv(section, ARM_OPERATION, section.gpu_latency, folder)
     yield f"measure latency ranks {shlex.join(latency)}"
     yield ""
 

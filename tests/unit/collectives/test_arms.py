@@ -99,7 +99,6 @@ def swept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
     ) -> tuple[Check, Mpirun]:
         fake = Mpirun(played)
         monkeypatch.setattr(sweep, "mpirun", fake)
-        monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
         monkeypatch.setattr(step, "roll_call", lambda run, testbed: RollCall(testbed, (), ()))
         planned = with_arms(tmp_path, sizes=sizes, nodes=len(bed.nodes))
         return try_check(step.COLLECTIVES, CheckContext(planned, bed)).check, fake

@@ -217,10 +217,7 @@ def test_collectives_with_one_remaining_node_are_not_run(check: Callable[..., Ch
     )
 
 
-def test_a_cluster_of_one_node_with_gpus_is_swept(
-    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check]) -> None:
     assert (
         check(
             result(table(sizes=GPU_SIZES)), make_testbed(1, gpus=4), nodes=1, sizes=GPU_SIZES

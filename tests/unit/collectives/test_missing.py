@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from seatrial.checks.collectives import check as step
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_testbed, result, table
@@ -84,21 +83,16 @@ def test_nccl_tests_built_without_mpi_fail_the_check(check: Callable[..., Check]
 )
 def test_a_sweep_of_gpus_that_ends_within_latency_has_no_plateau(
     check: Callable[..., Check],
-    monkeypatch: pytest.MonkeyPatch,
     sizes: Sequence[int],
     verdict: Verdict,
     plateaus: int,
 ) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     done = check(result(table(sizes=sizes)), make_testbed(gpus=1), sizes=sizes)
     assert done.verdict is verdict, done.reason
     assert len([m for m in done.measurements if m.metric == "busbw_plateau"]) == plateaus
 
 
-def test_bandwidth_that_drops_at_the_largest_size_is_degraded(
-    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+def test_bandwidth_that_drops_at_the_largest_size_is_degraded(check: Callable[..., Check]) -> None:
     sizes = (256 << 20, 512 << 20, 1 << 30)
     lines = [
         line.replace(

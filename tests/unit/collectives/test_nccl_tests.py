@@ -1,12 +1,8 @@
-"""How nccl-tests are called, which network NCCL took, and the file that they write their results
-to.
-"""
+"""How nccl-tests are called, and which network NCCL took."""
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +10,15 @@ from typing import Any
 import pytest
 
 from seatrial.checks.collectives import check as step
-from seatrial.checks.collectives import output, sweep
+from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import (
     GPU_SIZES,
     FakeMpirun,
@@ -53,13 +46,11 @@ INFINIBAND = "node-0:81:90 [0] NCCL INFO Using network IB"
 )
 def test_a_silent_fallback_to_sockets_fails(
     check: Callable[..., Check],
-    monkeypatch: pytest.MonkeyPatch,
     evidence: str,
     env: dict[str, str],
     fabric: str | None,
     verdict: Verdict,
 ) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     played = result([evidence, *table(sizes=GPU_SIZES)])
     done = check(played, make_testbed(gpus=1, env=env), sizes=GPU_SIZES, fabric=fabric)
     assert done.verdict is verdict, done.reason
@@ -73,7 +64,6 @@ def test_a_silent_fallback_to_sockets_fails(
 def test_nccl_debug_info_is_set_for_the_first_sweep_unless_the_cluster_file_sets_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     run = make_run(tmp_path, operations=["all_reduce", "alltoall"], sizes=GPU_SIZES, fabric="RoCE")
 
     def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
@@ -92,10 +82,9 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     section = load_suite("quick").section(Collectives)
     assert section is not None
-    nccl = sweep.nccl_argv(section, "all_gather", "/w/x.json", section.gpu)
+    nccl = sweep.nccl_argv(section, "all_gather", section.gpu)
     assert (
-        " ".join(nccl)
-        == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
+        " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float"
     )
     planned = PlannedSweep("all_gather", section.cpu)
     gloo = sweep.gloo_argv(run, make_testbed(), section, planned, planned.label)
@@ -110,7 +99,6 @@ def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(
     """Eight GPUs of two nodes in processes of two: four processes, and another series than one GPU
     each.
     """
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     fake = FakeMpirun(lambda operation: result(table(ranks=8, sizes=GPU_SIZES)))
     monkeypatch.setattr(sweep, "mpirun", fake)
 
@@ -156,9 +144,8 @@ def test_extra_arguments_that_have_a_field_of_their_own_are_refused(
 
 
 def test_collectives_are_not_run_when_gpus_per_process_does_not_divide_gpus(
-    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
+    check: Callable[..., Check],
 ) -> None:
-    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     done = check(
         result(table()),
         make_testbed(2, gpus=4),
@@ -171,68 +158,6 @@ def test_collectives_are_not_run_when_gpus_per_process_does_not_divide_gpus(
         done.reason.sentence
         == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
     )
-
-
-def test_rows_missing_from_the_output_are_read_from_the_json_file(
-    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The file has one row and some ranks that the output lacks."""
-    rows = [
-        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
-        | {"out_of_place": {"time": size / 1e3, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}}
-        for size in GPU_SIZES
-    ]
-    bounds = {"count": 0, "okay": "true"}
-    document = {
-        "version": 1,
-        "args": ["all_reduce_perf"],
-        "env": ["TOKEN=secret"],
-        "results": rows,
-        "out_of_bounds": bounds,
-    }
-    commands = fake_head(
-        monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""}
-    )
-    done = check(
-        result(table(sizes=GPU_SIZES[:2], listed=3)), make_testbed(4, gpus=1), sizes=GPU_SIZES
-    )
-    assert done.verdict is Verdict.PASS, done.reason
-    assert any("all_reduce_perf --help" in command for command in commands)
-    assert len([m for m in done.measurements if m.metric == "busbw"]) == 3
-    assert commands[-1].startswith("rm -f /w/all_reduce-run-1.json")
-    kept = (tmp_path / "logs" / "all_reduce.json").read_text()
-    assert "secret" not in kept
-    assert "results" in kept
-
-
-@pytest.mark.parametrize("played", [result(["something else"], 1), RemoteError("connection reset")])
-def test_the_json_file_with_the_environment_is_always_removed(
-    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, played: MpiResult | RemoteError
-) -> None:
-    def answer(operation: str) -> MpiResult:
-        if isinstance(played, RemoteError):
-            raise played
-        return played
-
-    commands = fake_head(
-        monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": "no such file", "rm": ""}
-    )
-    assert check(answer, make_testbed(4, gpus=1)).verdict is Verdict.FAIL
-    assert commands[-1] == "rm -f /w/all_reduce-run-1.json"
-
-
-def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> list[str]:
-    """A head node that answers commands by the first word of `answers` found in them."""
-    commands: list[str] = []
-
-    def run_command(head: object, command: str, **options: Any) -> CommandResult:
-        commands.append(command)
-        return CommandResult(0, next(text for word, text in answers.items() if word in command))
-
-    for module in (sweep, output):
-        monkeypatch.setattr(module, "connected", lambda bed, node, timeout_s: nullcontext())
-        monkeypatch.setattr(module, "run_command", run_command)
-    return commands
 
 
 def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path) -> None:
