@@ -57,7 +57,7 @@ def output_lines(*command: object) -> list[str]:
 
 def stage(console: Console, *words: str) -> str:
     """Have jobs and nodes of the local cluster play, or show them."""
-    play = [sys.executable, "-m", "seatrial.platforms.local.busy", "trial", *words]
+    play = [sys.executable, "-m", "tests.busy", "trial", *words]
     return subprocess.run(
         play, env=console.environment, capture_output=True, text=True, check=True
     ).stdout

@@ -98,7 +98,7 @@ def _send(process: "subprocess.Popen[str]", number: signal.Signals, *, to_all: b
 
 def _stage(console: Console, *words: str) -> Any:
     """Change, or show, the stage on which local nodes play a cluster at work."""
-    play = [sys.executable, "-m", "seatrial.platforms.local.busy", CLUSTER, *words]
+    play = [sys.executable, "-m", "tests.busy", CLUSTER, *words]
     shown = subprocess.run(
         play, env=console.environment, capture_output=True, text=True, check=True
     ).stdout

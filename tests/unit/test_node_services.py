@@ -19,12 +19,12 @@ from seatrial.model.errors import InputError
 from seatrial.model.reason import uncoded
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.local import busy
 from seatrial.platforms.local.stage import read
 from seatrial.platforms.service import node_service
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.qualify.choose import Selection, candidates, may_test
 from seatrial.qualify.evidence import Evidence
+from tests import busy
 
 SINFO = """\
 n0|idle|none

@@ -4,10 +4,10 @@ service.
 A job that starts on a node ends the test that has it, as a
 scheduler with preemption does.
 
-    python -m seatrial.platforms.local.busy CLUSTER job NAME NODE...      a job starts on the nodes
-    python -m seatrial.platforms.local.busy CLUSTER end NAME              it ends
-    python -m seatrial.platforms.local.busy CLUSTER gate NODE...          nodes come to the gate
-    python -m seatrial.platforms.local.busy CLUSTER show
+    python -m tests.busy CLUSTER job NAME NODE...      a job starts on the nodes
+    python -m tests.busy CLUSTER end NAME              it ends
+    python -m tests.busy CLUSTER gate NODE...          nodes come to the gate
+    python -m tests.busy CLUSTER show
 """
 
 import sys
