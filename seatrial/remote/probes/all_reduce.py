@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 try:  # first: it says so where torch is missing
     import rendezvous
-    from command_line import HIDDEN, OF_RANKS, Option, parser_of
+    from command_line import OF_RANKS, Option, parser_of
     from rendezvous import WRONG_RESULT, CannotStart
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -36,7 +36,6 @@ _OPTIONS: tuple[Option, ...] = (
     ("--rounds", int, 50, "how many sums"),
     ("--elements", int, 2_000_000, "float32 numbers in each"),
     ("--device", ("cpu", "cuda"), None, "a GPU if there is one, when unset"),
-    ("--corrupt RANK", int, None, HIDDEN),
     *OF_RANKS,
 )
 
@@ -78,8 +77,6 @@ def main(arguments: Sequence[str]) -> int:
         base = numbers(round_number, top, options.elements, device)
         summed = base * weight(here.rank)
         dist.all_reduce(summed)
-        if options.corrupt == here.rank and round_number == options.rounds // 2:
-            summed[len(summed) // 2] += 1
         wrong.append(int((summed != base * total).sum()))
     first = next((number for number, count in enumerate(wrong) if count), None)
     mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}

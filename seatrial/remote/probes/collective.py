@@ -24,7 +24,7 @@ from dataclasses import dataclass
 try:  # imported first, as it reports a missing torch
     import rendezvous
     from collectives import COLLECTIVES, Shape
-    from command_line import HIDDEN, OF_RANKS, Option, parser_of
+    from command_line import OF_RANKS, Option, parser_of
     from patterns import count_wrong, fill, max_value, parts, pattern, spoil
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, one_line
 except ModuleNotFoundError as missing:
@@ -169,7 +169,6 @@ _OPTIONS: tuple[Option, ...] = (
     ("--warmup-iterations", int, 1, "iterations that are not timed (-w)"),
     ("--iterations", int, 20, "iterations that are timed (-n)"),
     ("--dtype", tuple(_DTYPES), "float32", "(-d)"),
-    ("--corrupt RANK", int, None, HIDDEN),
     *OF_RANKS,
 )
 
@@ -283,8 +282,6 @@ class RankSweep:
         """
         operation = self.options.operation
         here = self.here
-        if self.options.corrupt == here.rank:
-            target[len(target) // 2] *= -1
         expected = parts(
             operation,
             here.rank,

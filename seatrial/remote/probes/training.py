@@ -32,7 +32,7 @@ from typing import Any
 try:  # imported first, as it reports a missing torch
     import hang
     import rendezvous
-    from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
+    from command_line import OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
@@ -78,9 +78,6 @@ _OPTIONS: tuple[Option, ...] = (
     ("--results FILE", str, None, "write the figures there, as JSON"),
     ("--seed", int, 1, None),
     ("--device", ("cpu", "cuda"), None, "that of BACKEND, or a GPU if there is one"),
-    # These two are for tests
-    ("--poison RANK", int, None, HIDDEN),
-    ("--diverge RANK", int, None, HIDDEN),
     *OF_RANKS,
 )
 # Kept until the process ends: torch 1.13 may wait forever when it destroys a distributed model
@@ -107,8 +104,6 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
             watchdog.beat(step)
         started = time.perf_counter()
         loss = trainer.loss(next(trainer.batches))
-        if options.poison == here.rank and step == options.steps // 2:
-            loss = loss * math.nan
         mine = float(loss.detach())
         history.compute_ms.append((time.perf_counter() - started) * 1e3)
         # Here the rank waits for the slowest one
@@ -170,9 +165,6 @@ def main(arguments: Sequence[str]) -> int:
     trainer = Trainer(options, here, device)
     with hang.Watchdog(here.rank, here.host, _BEFORE_TIMEOUT * options.timeout_s) as watchdog:
         history = train(trainer, watchdog)
-    if options.diverge == here.rank:  # too little to show in the loss
-        with torch.no_grad():
-            next(trainer.model.parameters()).view(-1)[0] += 1e-3
     result = summary(trainer, history)
     report(here, **result)
     if options.results and here.rank == 0:

@@ -19,6 +19,7 @@ import pytest
 from seatrial.nccl.collectives import SWEPT
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.probes import probe
+from tests.integration.probes import spoilt
 from tests.site import free_port
 
 PROBE_FOLDER = str(probe("collective").parent)
@@ -147,7 +148,7 @@ def _be_rank(
     join = rendezvous.join
     rendezvous.join = lambda *where: None if rendezvous.dist.is_initialized() else join(*where)
     rendezvous.dist.destroy_process_group = lambda: None
-    rendezvous.run(name, lambda _: [program.main(run) for run in runs][-1])
+    rendezvous.run(name, lambda _: [spoilt.run(program, run) for run in runs][-1])
 
 
 def sweep_argv(operation: str, *more: str) -> list[str]:

@@ -11,7 +11,7 @@ def sums() -> list[Sums]:
     """Over three ranks: the recipe's elements in two rounds, and four rounds of which rank 1 spoils
     one.
     """
-    small = ["--rounds", "4", "--elements", "1000", "--corrupt", "1"]
+    small = ["--spoil", "third sum:1", "--rounds", "4", "--elements", "1000"]
     ended = launch_many(3, "all_reduce", [["--rounds", "2"], small])
     assert ended.status == 7, ended.lines[-20:]
     return [event for line in ended.lines if (event := read_sums(line))]

@@ -46,7 +46,7 @@ def launched() -> tuple[Ended, list[Sweep]]:
     """
     clean = [sweep_argv(operation) for operation in OPERATIONS]
     typed = [sweep_argv("sendrecv", "--dtype", dtype) for dtype in DTYPES]
-    corrupt = [sweep_argv(operation, "--corrupt", "1") for operation in CORRUPT]
+    corrupt = [["--spoil", "element:1", *sweep_argv(operation)] for operation in CORRUPT]
     done = launch_many(4, "collective", [*clean, *typed, *corrupt])
     assert done.status == 7, done.lines[-20:]
     return done, parse_lines(done.lines)

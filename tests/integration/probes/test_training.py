@@ -13,8 +13,8 @@ def done() -> Ended:
     """Three ranks: a clean run of `quick`'s length, a NaN on rank 1, and rank 2 silently off."""
     runs = [
         ["--steps", "20"],
-        ["--steps", "6", "--poison", "1"],
-        ["--steps", "4", "--diverge", "2"],
+        ["--spoil", "fourth loss:1", "--steps", "6"],
+        ["--spoil", "parameter:2", "--steps", "4"],
     ]
     done = launch_many(3, "training", runs)
     assert done.status == 7, done.lines[-20:]
