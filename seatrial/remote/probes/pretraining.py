@@ -290,15 +290,11 @@ class Pretraining:
         self._die_in_time()
         if self.first_step:
             return
-        for kind, rank, at in self.options.fault:
-            if rank != self.here.rank or at != step:
-                continue
-            if kind == "sleep":
-                time.sleep(_SLEEP_S)
-            if kind == "lose-loader":
-                raise RuntimeError("the data loader has ended")
-            if kind == "die":
-                _die()
+        fault = self.options.fault.get(step)
+        if fault == "sleeps_at":
+            time.sleep(_SLEEP_S)
+        if fault == "loses_loader_at":
+            raise RuntimeError("the data loader has ended")
 
     def _die_in_time(self) -> None:
         """Kill this rank after the seconds given by --die, in any attempt."""
@@ -307,7 +303,8 @@ class Pretraining:
         rank, _, seconds = self.options.die.partition(":")
         elapsed_s = time.monotonic() - self.began
         if int(rank) == self.here.rank and elapsed_s > float(seconds):
-            _die()
+            pid = os.getpid()
+            os.kill(pid, signal.SIGKILL)
 
     def summary(self, replayed: Json | None) -> Json:
         """Return the last event, which is the same on every rank.
@@ -391,10 +388,6 @@ class Pretraining:
         }
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def size_name(size: DecoderSize) -> str:
     """Return the name of the size, else layers by width, such as "4x64"."""
     for name, known in SIZES.items():
@@ -411,7 +404,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Return the options; exit with 2 for bad ones."""
     parser = parser_of("training.py --model llama", __doc__, OPTIONS)
     options: Namespace = parser.parse_args(arguments)
-    options.fault = options.fault or []
+    options.fault = {}
     if min(options.steps, options.batch) < 1 or options.sequence < 2:
         parser.error("needs --steps and --batch of 1 or more, --sequence of 2 or more")
     if not 0 <= options.warmup < options.steps:

@@ -20,15 +20,6 @@ from parallel import DEGREES, Degrees
 from rendezvous import CannotStart, RankPlacement
 
 PRECISIONS = ("fp32", "bf16", "fp8")
-_FAULTS = ("sleep", "lose-loader", "die")
-
-
-def _fault(text: str) -> tuple[str, int, int]:
-    kind, rank, step = text.split(":")
-    if kind not in _FAULTS:
-        raise ValueError(kind)
-    return kind, int(rank), int(step)
-
 
 OPTIONS: tuple[Option, ...] = (
     ("--model", ("llama",), None, None),
@@ -63,8 +54,6 @@ OPTIONS: tuple[Option, ...] = (
     ("--results FILE", str, None, "write the last event there, as JSON"),
     ("--device", ("cpu", "cuda"), None, "a GPU if there is one, when unset"),
     *checkpoint.OPTIONS,
-    # For tests
-    ("--fault", {"type": _fault, "action": "append"}, None, HIDDEN),
     # For interruptions on purpose
     ("--die RANK:SECONDS", str, None, HIDDEN),
     ("--wrong RANK:KIND", str, None, HIDDEN),
@@ -98,7 +87,7 @@ def problems(options: Namespace, size: DecoderSize, degrees: Degrees, device: st
 
 def add_faults(options: Namespace, here: RankPlacement, text: str) -> None:
     """Add the faults that the local platform asks for, such as sleeps_at=3,checkpoint_s=5, to the
-    options.
+    options; those at a step by their steps.
     """
     parts = [part.split("=", 1) for part in text.split(",") if "=" in part]
     faults: dict[str, str] = dict(parts)
@@ -106,9 +95,9 @@ def add_faults(options: Namespace, here: RankPlacement, text: str) -> None:
         options.slow_checkpoint_s = float(faults["checkpoint_s"])
     if here.local_rank:
         return
-    for name, kind in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
+    for name in ("sleeps_at", "loses_loader_at"):
         if name in faults:
-            options.fault.append((kind, here.rank, int(faults[name])))
+            options.fault[int(faults[name])] = name
     if "replays_wrong" in faults:
         once = "-once" if faults["replays_wrong"] == "once" else ""
         options.wrong = f"{here.rank}:compute{once}"

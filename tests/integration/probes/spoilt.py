@@ -1,7 +1,9 @@
-"""Probes of which one rank spoils its numbers."""
+"""Probes of which one rank spoils its numbers, sleeps or dies."""
 
+import importlib
 import math
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +11,12 @@ import pytest
 
 
 def run(program: Any, arguments: Sequence[str]) -> int:
-    """Run the program; with `--spoil HOW:RANK` as the first two arguments, that rank spoils its
-    numbers in this way.
-    """
+    """Run the program; with `--spoil HOW:RANK` among the arguments, that rank does so."""
     with pytest.MonkeyPatch.context() as patch:
-        if arguments[:1] == ["--spoil"]:
-            how, _, rank = arguments[1].partition(":")
-            arguments = arguments[2:]
+        if "--spoil" in arguments:
+            place = arguments.index("--spoil")
+            how, _, rank = arguments[place + 1].partition(":")
+            arguments = [*arguments[:place], *arguments[place + 2 :]]
             if rank == os.environ["RANK"]:
                 _SPOILERS[how](program, patch)
         status: int = program.main(arguments)
@@ -71,9 +72,32 @@ def _parameter(training: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(training, "train", spoilt)
 
 
+def _death(training: Any, patch: pytest.MonkeyPatch) -> None:
+    """Die in the llama's sixth step."""
+    pretraining: Any = importlib.import_module("pretraining")
+    run_step = pretraining.Pretraining.run_step
+
+    def spoilt(self: Any, step: int) -> None:
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        run_step(self, step)
+
+    patch.setattr(pretraining.Pretraining, "run_step", spoilt)
+
+
+def _sleep(training: Any, patch: pytest.MonkeyPatch) -> None:
+    """Sleep before the llama's fourth step, as a rank of the local platform may."""
+    pretraining: Any = importlib.import_module("pretraining")
+    patch.setattr(
+        pretraining, "add_faults", lambda options, *_: options.fault.update({3: "sleeps_at"})
+    )
+
+
 _SPOILERS = {
     "element": _element,
     "third sum": _third_sum,
     "fourth loss": _fourth_loss,
     "parameter": _parameter,
+    "death": _death,
+    "sleep": _sleep,
 }

@@ -86,7 +86,7 @@ def test_a_resumed_training_ends_with_the_parameters_of_an_uninterrupted_one(
         folder.mkdir()
     saving = ("--steps", "8", "--checkpoint-every", "3")
     uninterrupted = train(2, *saving, "--checkpoint-dir", str(whole))
-    killed = train(2, *saving, "--checkpoint-dir", str(broken), "--fault", "die:1:5")
+    killed = train_forked(2, *saving, "--checkpoint-dir", str(broken), "--spoil", "death:1")
     assert killed.status
     assert events(killed)[-1]["event"] != "llama"
     resumed = train(2, *saving, "--checkpoint-dir", str(broken))
@@ -141,7 +141,7 @@ def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> Non
 
 
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
-    ended = train_forked(3, "--steps", "6", "--hang-s", "15", "--fault", "sleep:2:3")
+    ended = train_forked(3, "--steps", "6", "--hang-s", "15", "--spoil", "sleep:2")
     stuck_lines = [
         RankLine(line, json.loads(line)["rank"])
         for line in ended.lines
