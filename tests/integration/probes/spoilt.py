@@ -86,11 +86,9 @@ def _death(training: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def _sleep(training: Any, patch: pytest.MonkeyPatch) -> None:
-    """Sleep before the llama's fourth step, as a rank of the local platform may."""
-    pretraining: Any = importlib.import_module("pretraining")
-    patch.setattr(
-        pretraining, "add_faults", lambda options, *_: options.fault.update({3: "sleeps_at"})
-    )
+    """Sleep before the llama's fourth step, as the first rank of a local node may."""
+    patch.setenv("LOCAL_RANK", "0")
+    patch.setenv("SEATRIAL_TRAINING_FAULT", "sleeps_at=3")
 
 
 _SPOILERS = {
