@@ -109,7 +109,7 @@ def _layout(sweep: Sweep) -> tuple[int, int, bool] | None:
     by_host: dict[str, Counter[int]] = {}
     for device in sweep.devices:
         by_host.setdefault(device.host, Counter())[device.device] += 1
-    if by_host and len(sweep.devices) == (ranks or len(sweep.devices)):
+    if by_host and len(sweep.devices) == ranks:
         shares = [count for devices in by_host.values() for count in _shares(devices)]
         return len(shares), max(shares), len(set(shares)) == 1
     nodes = sweep.transport.nodes if sweep.transport else None

@@ -100,6 +100,16 @@ def test_rows_without_a_header_are_inconclusive_and_show_sizes_and_plateau(kept:
         assert words in result.reason.sentence
 
 
+@pytest.mark.parametrize("kept", [1, 8])
+def test_header_cut_to_the_first_of_many_ranks_is_no_missing_rank(kept: int) -> None:
+    cut = [f"#  Rank {rank} " for rank in range(kept, 512)]
+    whole = of_model(log_text(HEALTHY, 512, 64)).splitlines()
+    text = "\n".join(line for line in whole if not line.startswith(tuple(cut)))
+    result = judged(text, NO_OPTIONS)
+    assert result.verdict is Verdict.INCONCLUSIVE, result.reason
+    assert "on how many nodes" in str(result.reason) and "--nodes" in str(result.reason)
+
+
 def test_wrong_elements_and_error_causes_count_without_a_header() -> None:
     rows = [line for line in log_text(HEALTHY, wrong=1).splitlines() if " sum " in line]
     assert judged("\n".join(rows), NO_OPTIONS).verdict is Verdict.CORRUPT
