@@ -116,7 +116,7 @@ def _salvaged(text: str) -> Json:
         value = _decoded(text, match.end()) if match else None
         if value is not None:
             document[key] = value[0]
-    if match := re.search(r'"results"\s*:\s*\[', text):
+    if match := re.search(r'"results"\s*:\s*\[\s*', text):
         document["results"] = results = []
         at = match.end()
         while decoded := _decoded(text, at):

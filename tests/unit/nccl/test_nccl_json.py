@@ -134,6 +134,14 @@ def test_ranks_are_inferred_when_json_lists_too_few_devices() -> None:
     assert _single_sweep(json.dumps(_document(config=config))).ranks == 8
 
 
+def test_an_indented_file_that_was_cut_gives_its_rows_too() -> None:
+    document = _document(results=[_result(size=1 << shift) for shift in (20, 21, 22)])
+    whole = json.dumps(document, indent=2)
+    sweep = _single_sweep(whole[: whole.index(str(1 << 22))])
+    assert [row.size for row in sweep.rows] == [1 << 20, 1 << 21]
+    assert sweep.outcome == "truncated"
+
+
 def test_a_file_that_was_cut_gives_the_whole_rows_before_the_cut() -> None:
     whole = json.dumps(
         _document(results=[_result(), _result(size=2097152, count=524288), _result(size=4194304)])
