@@ -52,12 +52,23 @@ def looks_like_json_log(head: str) -> bool:
 
 
 def parse_json(text: str, source: str) -> list[Sweep]:
-    """Return the one sweep of a `-J` file; a file that was cut short gives the rows before the cut,
-    outcome truncated.
+    """Return the sweep of a `-J` file, or of each one of several in a row; a file that was cut
+    short gives the rows before the cut, outcome truncated.
 
     Raises NothingFoundError for a text that is no `-J` file.
     """
-    document = _document(text)
+    text = _INFINITE.sub("null", text)
+    sweeps: list[Sweep] = []
+    at = 0
+    while not sweeps or (looks_like_json_log(text[at : at + PEEK]) and len(sweeps) < MAX_ROWS):
+        at = text.index("{", at)
+        document, at = _decoded(text, at) or (_salvaged(text[at:]), len(text))
+        sweeps.append(_sweep_of(document, source))
+    return sweeps
+
+
+def _sweep_of(document: Json, source: str) -> Sweep:
+    """Return the sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
     if not isinstance(document.get("results"), list) and "config" not in document:
         raise NothingFoundError(
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a "
@@ -77,7 +88,7 @@ def parse_json(text: str, source: str) -> list[Sweep]:
     if outcome == "error" and not errors:
         errors = ("results without a row: nothing was measured",)
     devices = _devices(config)
-    sweep = Sweep(
+    return Sweep(
         collective,
         None,
         _ranks(collective, devices, config, rows),
@@ -91,21 +102,6 @@ def parse_json(text: str, source: str) -> list[Sweep]:
             "cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)
         ),
     )
-    return [sweep]
-
-
-def _document(text: str) -> Json:
-    """Return the object without env; the readable part of it if it is not JSON (a killed test, a
-    bare inf).
-    """
-    text = text.lstrip("\ufeff \t\r\n")
-    for candidate in (text, _INFINITE.sub("null", text)):
-        try:
-            document, _ = json.JSONDecoder().raw_decode(candidate)
-        except (ValueError, RecursionError):
-            continue
-        return {key: value for key, value in _object(document).items() if key != "env"}
-    return _salvaged(_INFINITE.sub("null", text))
 
 
 def _salvaged(text: str) -> Json:
@@ -113,8 +109,7 @@ def _salvaged(text: str) -> Json:
     document: Json = {"cut": True}
     for key in ("args", "config"):
         match = re.search(rf'"{key}"\s*:\s*(?=[\[{{])', text)
-        value = _decoded(text, match.end()) if match else None
-        if value is not None:
+        if match and (value := _decoded(text, match.end())):
             document[key] = value[0]
     if match := re.search(r'"results"\s*:\s*\[\s*', text):
         document["results"] = results = []

@@ -159,6 +159,18 @@ def test_a_bare_inf_is_no_json_and_is_read_all_the_same() -> None:
     assert sweep.outcome == "ok"
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_files_joined_into_one_are_a_sweep_each(indent: int | None) -> None:
+    """What `cat *.json` writes, the last one of a killed test."""
+    slow = _document(args=["all_gather_perf"], results=[_result(size=2 << 20)])
+    whole = [json.dumps(document, indent=indent) for document in (_document(), slow, _document())]
+    first, second, cut = parse_text("\n".join(whole)[:-100], source="all.json")
+    assert (first.collective, second.collective) == ("all_reduce", "all_gather")
+    assert second.rows[0].size == 2 << 20
+    assert [sweep.outcome for sweep in (first, second, cut)] == ["ok", "ok", "truncated"]
+    assert len(cut.rows) == 1
+
+
 @pytest.mark.parametrize("cut", [None, 300, 420, 700])
 def test_environment_in_json_is_never_kept_or_shown(cut: int | None) -> None:
     text = json.dumps(_document())[:cut]
