@@ -80,13 +80,12 @@ def with_named_fabric(claim: Claim, sweep: Sweep) -> Claim:
 
 
 def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
-    """Return whether the tests are of parts of a cluster, such as pairs: different sets of hosts
-    that overlap.
+    """Return whether the tests are of parts of a cluster, such as pairs or single nodes: several
+    different sets of hosts.
     """
     parts = {sweep.hosts - {""} for sweep in sweeps}
-    several = [part for part in parts if len(part) > 1]
-    everywhere = frozenset().union(*several)
-    return sum(part != everywhere for part in several) >= _LEAST_PARTS
+    everywhere = frozenset().union(*parts)
+    return sum(frozenset() < part < everywhere for part in parts) >= _LEAST_PARTS
 
 
 def _hardware(sweep: Sweep) -> str | None:

@@ -49,6 +49,20 @@ def test_exit_status_and_last_line_follow_the_verdict(
     assert capsys.readouterr().out.splitlines()[-1] == f"{verdict}: {document['reason']}"
 
 
+def test_logs_of_single_nodes_are_for_localize(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of four nodes is 13 % slower than the others, which the catalog's tolerance lets pass."""
+    for node, factor in enumerate((1.0, 1.0, 0.87, 1.0)):
+        text = log_text([factor * value for value in HEALTHY]).replace("node-0", f"node-{node}")
+        (tmp_path / f"node-{node}.log").write_text(text)
+    flags = ("--hardware", "H100-SXM", "--nodes", "1")
+    assert run(str(tmp_path / "node-0.log"), *flags) == 0
+    assert "seatrial localize" not in capsys.readouterr().out
+    assert run(str(tmp_path), *flags) == 0
+    assert "`seatrial localize LOGS` names the part that is slow" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
