@@ -249,10 +249,11 @@ def _baseline(
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     """Return whether another source measured less than the floor, which then counts as measured."""
-    others = (row for row in _best_by_size(measured).values() if row.source != floor.source)
     return any(
-        row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes
-        for row in others
+        row.source != floor.source
+        and row.busbw_gb_s < floor.busbw_gb_s
+        and row.message_bytes * 4 >= floor.message_bytes
+        for row in _best_by_size(measured).values()
     )
 
 
@@ -308,13 +309,18 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
     (`swept_sizes`).
     """
     setup = part_of(measurement, setup)
+    # Inside a node a forced tree reaches half of what is published of rings and NVLS
+    is_tree = setup.nodes == 1 and measurement.conditions.get("algorithm") == "Tree"
     candidates = (
         from_physics(measurement, setup),
         from_port(measurement, setup),
         from_training(measurement, setup)
         or from_llama(measurement, setup)
-        or _from_catalog(measurement, setup, sizes)
-        or from_reach(measurement, setup, sizes),
+        or (
+            None
+            if is_tree
+            else _from_catalog(measurement, setup, sizes) or from_reach(measurement, setup, sizes)
+        ),
         from_links(measurement, setup, max(sizes, default=None)),
     )
     return [baseline for baseline in candidates if baseline]

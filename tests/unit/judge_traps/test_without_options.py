@@ -61,6 +61,22 @@ def test_log_without_options_is_judged_by_the_catalog_for_its_gpus(
     assert "catalog" in {j.source for check in result.checks for j in check.judgements}
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "factor", "verdict"),
+    [
+        ("Tree", 0.5, Verdict.PASS),  # 240 GB/s: a healthy node reaches half of NVLS with it
+        ("Tree", 0.2, Verdict.DEGRADED),
+        ("NVLS", 0.5, Verdict.FAIL),
+    ],
+)
+def test_a_tree_inside_a_node_is_not_held_to_numbers_of_nvls(
+    algorithm: str, factor: float, verdict: Verdict
+) -> None:
+    text = log_text([factor * value for value in HEALTHY], before=[f"NCCL_ALGO={algorithm}"])
+    result = judged(of_model(text), NO_OPTIONS)
+    assert result.verdict is verdict, result.reason
+
+
 def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
     assert judged(of_model(log_text(HEALTHY, 7)), NO_OPTIONS).verdict is Verdict.INCONCLUSIVE
     assert judged(of_model(log_text(HEALTHY, 4)), NO_OPTIONS).verdict is Verdict.PASS
