@@ -205,10 +205,15 @@ def known_hardware() -> tuple[str, ...]:
 
 
 def with_links(setup: Setup) -> Setup:
-    """Fill in missing link rates of a setup from the catalog."""
+    """Fill in missing link rates of a setup from the catalog.
+
+    A bridge joins two GPUs; more of them on a node meet over PCIe, whose rate is unknown.
+    """
+    is_bridged = setup.hardware == "H100-NVL" and setup.gpus_per_node > 2
+    links = None if is_bridged else gpu_link_gb_s(setup.hardware)
     return replace(
         setup,
-        gpu_link_gb_s=setup.gpu_link_gb_s or gpu_link_gb_s(setup.hardware),
+        gpu_link_gb_s=setup.gpu_link_gb_s or links,
         node_link_gb_s=setup.node_link_gb_s or node_link_gb_s(setup.fabric),
         part_of_node=_part_of_node(setup),
     )

@@ -170,26 +170,21 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
 
     What is worse stays so. `unusual` says why the number of GPUs is in doubt, None if it is not.
     """
-    verdict = outcome.verdict
-    reason = outcome.reason
-    passed = verdict is Verdict.PASS
     if unusual:
-        reasons = (reason, unusual)
-        if passed or verdict is Verdict.INCONCLUSIVE:
-            reasons = (unusual, reason)
-        verdict = worst((verdict, Verdict.INCONCLUSIVE))
-        return replace(outcome, verdict=verdict, reason=join(reasons))
+        return _at_most(Verdict.INCONCLUSIVE, unusual, outcome)
     # Rows that hold no numbers, or were not kept
-    if passed and sweep.errors:
-        unread = Reason.of("log-rows-unread", measured=reason, problem=sweep.errors[0])
+    if outcome.verdict is Verdict.PASS and sweep.errors:
+        unread = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=unread)
-    mixed = mixed_models(sweep.devices)
-    if mixed:
-        reasons = (reason, mixed)
-        if passed:
-            reasons = (mixed, reason)
-        verdict = worst((verdict, Verdict.DEGRADED))
-        return replace(outcome, verdict=verdict, reason=join(reasons))
+    if mixed := mixed_models(sweep.devices):
+        return _at_most(Verdict.DEGRADED, mixed, outcome)
     if sweep.collective:
         return outcome
-    return replace(outcome, reason=unplaced(reason))
+    return replace(outcome, reason=unplaced(outcome.reason))
+
+
+def _at_most(limit: Verdict, why: Reason, outcome: SweepOutcome) -> SweepOutcome:
+    """Return the outcome at that verdict or a worse one; the reason of the worse comes first."""
+    verdict = worst((outcome.verdict, limit))
+    reasons = (why, outcome.reason) if verdict is limit else (outcome.reason, why)
+    return replace(outcome, verdict=verdict, reason=join(reasons))

@@ -77,6 +77,14 @@ def test_a_tree_inside_a_node_is_not_held_to_numbers_of_nvls(
     assert result.verdict is verdict, result.reason
 
 
+@pytest.mark.parametrize(("gpus", "verdict"), [(2, Verdict.DEGRADED), (4, Verdict.PASS)])
+def test_bridges_of_pairs_do_not_join_four_gpus(gpus: int, verdict: Verdict) -> None:
+    """45 GB/s is what PCIe 5 carries: two H100 NVL have a bridge of 300 GB/s, four of them none."""
+    text = of_model(log_text([45.0] * len(HEALTHY), gpus), "NVIDIA H100 NVL")
+    result = judged(text, LogsConfig(gpus_per_node=gpus))
+    assert result.verdict is verdict, result.reason
+
+
 def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
     assert judged(of_model(log_text(HEALTHY, 7)), NO_OPTIONS).verdict is Verdict.INCONCLUSIVE
     assert judged(of_model(log_text(HEALTHY, 4)), NO_OPTIONS).verdict is Verdict.PASS
