@@ -41,7 +41,8 @@ _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
 _TEXTS = frozenset(
     {"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"}
 )
-_FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
+# Of a document that stands on several lines: a text of several lines, or one line of a list
+_FIELD = re.compile(r'\s*+(?:"[\w.-]{1,64}": (?=".*\\n)|(?="(?:[^"\\]|\\.)*+",\s*\Z))')
 
 
 class LogLine(NamedTuple):
@@ -86,8 +87,8 @@ def _without_more(tag: str, text: str) -> str:
 
 
 def unwrapped(raw: str) -> list[str]:
-    """Return the lines in a line of JSON: an object's texts, such as a container runtime's, or one
-    field.
+    """Return the lines in a line of JSON: an object's texts, such as a container runtime's, one
+    field, or one text of a list.
     """
     start = raw.lstrip()[:1]
     field = _FIELD.match(raw) if start == '"' else None

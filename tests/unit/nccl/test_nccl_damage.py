@@ -70,6 +70,12 @@ def _docker(lines: Lines) -> Lines:
     ]
 
 
+def _ansible(lines: Lines) -> Lines:
+    """What `debug` of Ansible prints of `stdout_lines`."""
+    stdout = [line.rstrip("\n") for line in lines]
+    return json.dumps({"result.stdout_lines": stdout}, indent=4).splitlines(keepends=True)
+
+
 def _markdown(lines: Lines) -> Lines:
     rows = re.compile(r"\s*\d+ +\d+ +(?:float|double)")
     return [
@@ -93,6 +99,7 @@ DAMAGE: dict[str, Callable[[Lines], Lines]] = {
     "stern": _prefixed("nccl-launcher-x7 nccl "),
     "container runtime": _prefixed("2025-01-02T03:04:05.1Z stdout F "),
     "docker json": _docker,
+    "ansible": _ansible,
     "syslog": _prefixed("Jan  2 03:04:05 node-1 launcher[123]: "),
     "grep -n": lambda lines: [f"{i}:{line}" for i, line in enumerate(lines, 1)],
     "quoted mail": _prefixed("> "),
