@@ -113,7 +113,7 @@ _OWN = (
     Reader(
         prints="`p2pBandwidthLatencyTest`",
         finds="`degraded` for a GPU or a pair slower than most others, and a GPU without peer access",
-        needles=("P2P",),
+        needles=("P2P (", "P2P C", "P2P="),  # not NCCL's many lines "via P2P/CUMEM"
         begins=p2p_bandwidth.P2P_BEGINS,
         read=p2p_bandwidth.read_p2p,
         belongs=p2p_bandwidth.P2P_LINE,

@@ -6,6 +6,7 @@ from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
+from seatrial.readers.table import READERS
 from tests.unit.nccl.test_foreign_lines import TABLE
 from tests.unit.readers.healthy import BURN, DIAG_4, HEALTH, IBSTAT, NVLINK_STATUS, OUTPUTS, SMI
 
@@ -124,3 +125,12 @@ def test_cause_that_comes_first_in_the_log_is_the_reason() -> None:
 def test_a_generic_line_never_hides_a_specific_one() -> None:
     generic = "srun: error: node-a: task 3: Exited with exit code 1\n"
     assert judged(generic + BAD["dcgmi diag"]).reason.code == "tool-gpu-memory"
+
+
+@pytest.mark.parametrize(
+    "way", ["P2P/CUMEM/read", "P2P/IPC", "SHM/direct/direct", "NET/IB/0/GDRDMA"]
+)
+def test_channels_of_nccl_are_not_searched_for_the_beginning_of_a_report(way: str) -> None:
+    """A log with NCCL_DEBUG=INFO has hundreds of them for each rank."""
+    line = f"gpu-001:4000:5000 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {way}"
+    assert not any(needle in line for reader in READERS for needle in reader.needles)
