@@ -6,7 +6,7 @@ Pure.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -188,7 +188,9 @@ def finding_of(
     hit = observed.bad_of(tests)
     failed = len(hit) - len(slow)
     slowdown = inf
+    ratio = 0.0
     if len(slow) > failed:
+        ratio = float(np.median(observed.ratio[slow]))
         slowdown = -float(np.median(observed.value[slow]))
     doubtful = {*unsure_nodes(posterior, cause), *differing}
     unsure = tuple(sorted(doubtful))
@@ -204,7 +206,7 @@ def finding_of(
         cause=cause,
         kind=_FINDINGS[cause.kind],
         confidence=confidence,
-        reason=_reason(posterior, cause, slowdown, sides, unsure, more),
+        reason=_reason(posterior, cause, ratio, sides, unsure, more),
         sides=sides,
         rows=_rows(observed, shown_first(posterior, cause, hit), tests),
         slowdown=slowdown,
@@ -229,12 +231,14 @@ def _is_sure_enough(cause: Cause, sides: Sides, unsure: Sequence[str]) -> bool:
 def _reason(
     posterior: Posterior,
     cause: Cause,
-    slowdown: float,
+    ratio: float,
     sides: Sides,
     unsure: Sequence[str],
     more: str,
 ) -> Reason:
-    """Return the sentence of a finding; `more` is appended to it."""
+    """Return the sentence of a finding: `ratio` is that of its slow tests, 0 where they fail, and
+    `more` is appended.
+    """
     observed = posterior.observed
     tests = posterior.tests_of(cause)
     hit = observed.bad_of(tests)
@@ -243,14 +247,14 @@ def _reason(
     partners = observed.nodes_of(hit).difference(cause.nodes)
     side, other = (*sides, (), ())[:2]
     return Reason.of(
-        _code(cause, dead=slowdown == inf),
+        _code(cause, dead=not ratio),
         name=printable(cause.name),
         gpus=printable(" ".join(cause.gpus)),
         on=_listed(_without(unsure, cause.nodes)),
         end=" at one end" if cause.at_one_end else "",
         slow=len(hit),
         tests=len(tests),
-        percent=round(100 * exp(-slowdown)),
+        percent=round(100 * ratio),
         partners=len(partners),
         nodes=len(partners),
         rest=len(without),
@@ -321,8 +325,7 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     known = shown[observed.compared[shown]]
     ratio = "failed"
     if len(known):
-        usual = float(np.median(observed.value[known]))
-        ratio = f"at {100 * exp(usual):.0f} %"
+        ratio = f"at {100 * np.median(observed.ratio[known]):.0f} %"
     if often:
         return f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
     return f"{printable(name)} not slow ({ratio})"
@@ -354,7 +357,7 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
         test = observed.tests[i]
         ratio = None
         if not test.failed:
-            ratio = round(exp(observed.value[i]), 3)
+            ratio = round(float(observed.ratio[i]), 3)
         rows.append(Evidence(test.name, test.nodes, ratio))
     return tuple(rows)
 

@@ -4,7 +4,6 @@ posterior. Pure.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp
 from statistics import median
 from typing import Any
 
@@ -90,7 +89,7 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
             busbw = median(test.busbw_gb_s.values())
         ratio = None
         if seen.compared[i]:
-            ratio = round(exp(seen.value[i]), 3)
+            ratio = round(float(seen.ratio[i]), 3)
         documents.append(
             {
                 "name": printable(test.name),

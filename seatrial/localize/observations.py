@@ -30,7 +30,7 @@ _EFFICIENCY = 0.37  # statistical efficiency of the MAD
 _HALVES = 20  # least number of values to estimate sigma from their shortest half
 _SHORTH = 1.15  # correction for the bias of the shortest half
 _LEAST_SCATTER = 4  # least number of tests to estimate scatter from
-_LOWEST = -4.0
+_LOWEST = -3.0  # the largest slowdown that a cause may have, about
 _HIGHEST = 0.5
 _FAST = 0.15
 # Prior probabilities of one, two and three further faults, which may slow all tests of a kind
@@ -107,7 +107,8 @@ def _clear(observed: "Observed", flat: Bools) -> Bools:
 class Observed:
     """What each test shows, as arrays with an entry for each test.
 
-    value: the log ratio to the level of like tests.
+    ratio: the speed as a share of the level of like tests; 1 if it has none.
+    value: the log of the ratio, within what causes and noise explain.
     scale: the noise of the value.
     failed: whether it has no value.
     alone: whether it has no like test; then it shows nothing.
@@ -119,6 +120,7 @@ class Observed:
     """
 
     tests: Tests
+    ratio: Floats
     value: Floats
     scale: Floats
     failed: Bools
@@ -135,18 +137,11 @@ class Observed:
 
     def nodes_of(self, places: Iterable[int]) -> set[str]:
         """Return the nodes of the tests at these places."""
-        nodes = set[str]()
-        for i in places:
-            nodes.update(self.tests[i].nodes)
-        return nodes
+        return {node for i in places for node in self.tests[i].nodes}
 
     def within(self, nodes: set[str], places: Iterable[int]) -> list[int]:
         """Return the indices in `places` of the tests that have no other nodes than `nodes`."""
-        within = list[int]()
-        for i in places:
-            if nodes.issuperset(self.tests[i].nodes):
-                within.append(i)
-        return within
+        return [i for i in places if nodes.issuperset(self.tests[i].nodes)]
 
     def bad_of(self, tests: Ints) -> Ints:
         """Return the indices in `tests` of slow or failed tests."""
@@ -235,13 +230,14 @@ class Comparison:
             known = ~np.isnan(ratio)
             ratio = ratio[known]
             where = members[known]
-            value[where] = ratio.clip(_LOWEST, _HIGHEST)
+            value[where] = ratio
             scale[where] = _scale_of(ratio, noise)
             alone[where] = False
         slow = value < -3 * scale
         return Observed(
             tests=self._tests,
-            value=value,
+            ratio=np.exp(value),
+            value=value.clip(_LOWEST, _HIGHEST),
             scale=scale,
             failed=self._failed,
             alone=alone,

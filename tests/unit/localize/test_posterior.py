@@ -55,6 +55,20 @@ def test_worked_example_of_the_docs_names_the_slow_node() -> None:
     assert localization.next_test is None
 
 
+@pytest.mark.parametrize("share", [0.02, 0.01, 0.0003])
+def test_node_that_has_almost_stopped_is_named_with_its_true_speed(share: float) -> None:
+    random = np.random.default_rng(1)
+    tests = [
+        pair(a, b, 400 * random.normal(1, 0.01) * (share if "n3" in (a, b) else 1))
+        for a, b in combinations([f"n{i}" for i in range(8)], 2)
+    ]
+    localization = localize(tests)
+    (finding,) = localization.findings
+    assert (finding.cause.kind, finding.cause.name, finding.named) == ("node", "n3", True)
+    assert finding.reason.values["percent"] == round(100 * share)
+    assert all(row.ratio == pytest.approx(share, rel=0.05, abs=0.001) for row in finding.rows)
+
+
 # Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a
 # twentieth of a node's rate.
 BEHIND_AN_UPLINK = (
