@@ -27,7 +27,7 @@ _EXPECTED = 0.3  # expected number of faulty leaves or sockets in a fleet with a
 def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """Return, for each address and each socket, the likeliest sets of nodes that share a fault.
 
-    A set has at least the minimum number of nodes for its kind, but not all nodes with the address.
+    A set has at least the minimum number of nodes for its kind, and is not the rail itself.
     """
     ends = observed.tests.ends
     times = Counter[str]()
@@ -36,7 +36,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     sets = _sets(ends)
     ratios = likelihood.severities(*SOUGHT)
     blocks = list[Column]()
-    for addresses in sets:
+    for addresses, spared in sets.items():
         places = _Places.of(ends, addresses)
         count = len(places.names)
         if count < _LEAST_LEAF:
@@ -50,10 +50,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         for ratio in ratios:
             members = places.members(ratio, least)
             chosen = tuple(places.names[i] for i in np.flatnonzero(members))
-            # A set of all nodes is the rail itself
-            if not least <= len(chosen) < count:
-                continue
-            if chosen in tried:
+            if not least <= len(chosen) <= count - spared or chosen in tried:
                 continue
             # Unless nodes were tested without the addresses too, the nodes themselves may be slow
             telling = members & varied
@@ -67,9 +64,11 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     return blocks
 
 
-def _sets(ends: Ends) -> list[Names]:
+def _sets(ends: Ends) -> dict[Names, int]:
     """Return the sets of addresses to try: those that took part in the same tests, and each
-    socket's.
+    socket's; and the least number of nodes that a block of each leaves out.
+
+    Those in the same tests are a rail, which a block of all nodes but one has every test of.
     """
     where: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for node, by_address in ends.items():
@@ -77,8 +76,9 @@ def _sets(ends: Ends) -> list[Names]:
             where[address] += [(node, test) for test in tests]
     alike = together(where)
     if len(alike) < 2:
-        return []
-    return list(dict.fromkeys([*alike, *socket_halves(where)]))
+        return {}
+    every = dict.fromkeys([*alike, *socket_halves(where)], 1)
+    return every | dict.fromkeys(alike, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,7 @@ class _Places:
         nodes = list[int]()
         names = list[str]()
         for name, by_address in sorted(ends.items()):
-            of_node = set[int]()
-            for address in addresses:
-                of_node.update(by_address.get(address, ()))
+            of_node = {i for address in addresses for i in by_address.get(address, ())}
             if of_node:
                 tests += sorted(of_node)
                 nodes += [len(names)] * len(of_node)

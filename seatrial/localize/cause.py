@@ -131,11 +131,7 @@ def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Int
     none.
     """
     places = side_by_node(sides)
-    of_tests = list[int]()
-    for test in tests:
-        first = test.nodes[0]
-        of_tests.append(places.get(first, len(sides)))
-    return ints(of_tests)
+    return ints([places.get(test.nodes[0], len(sides)) for test in tests])
 
 
 def log_choose(n: int, k: int) -> float:

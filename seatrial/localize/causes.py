@@ -32,10 +32,7 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
     tests = observed.tests
     bad = set(np.flatnonzero(observed.bad).tolist())
     links = _links(tests)
-    bad_links: Places = {}
-    for name, (pair, where) in links.items():
-        if not bad.isdisjoint(where):
-            bad_links[name] = (pair, where)
+    bad_links = {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}
     candidates = [
         *_of("node", _nodes(tests)),
         *of_gpus(observed),

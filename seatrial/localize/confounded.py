@@ -50,16 +50,13 @@ def _cut_or_nodes(
     """Replace the findings of the nodes in `apart` by a cut around them and by each node, half
     sure.
     """
-    doubtful = list[Finding]()
-    for finding in findings:
-        cause = finding.cause
-        is_replaced = cause.kind in ("cut", "node")
-        if not is_replaced or apart.isdisjoint(cause.nodes):
-            doubtful.append(finding)
-    for cause in _cut_and_nodes(posterior, apart):
-        finding = finding_of(posterior, cause, 0.5, band)
-        doubtful.append(finding)
-    return doubtful
+    others = [
+        finding
+        for finding in findings
+        if finding.cause.kind not in ("cut", "node") or apart.isdisjoint(finding.cause.nodes)
+    ]
+    causes = _cut_and_nodes(posterior, apart)
+    return others + [finding_of(posterior, cause, 0.5, band) for cause in causes]
 
 
 def _cut_and_nodes(posterior: Posterior, apart: set[str]) -> list[Cause]:
@@ -281,8 +278,7 @@ def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     ends = link.cause.nodes
     joined_with = []
     for end in ends:
-        beside = [node for node, side in sides.items() if side == sides[end]]
-        joined_with.append(beside)
+        joined_with.append([node for node, side in sides.items() if side == sides[end]])
     for pair in product(*joined_with):
         if frozenset(pair) not in tested:
             return NextTest(pair)

@@ -70,10 +70,7 @@ def _on_node(node: str, addresses: Names, prior: float) -> Cause:
 
 def _tests_of(tests: TestsByName, addresses: Iterable[str]) -> list[int]:
     """Return the indices of the tests with any of the addresses."""
-    places = set[int]()
-    for address in addresses:
-        places.update(tests[address])
-    return sorted(places)
+    return sorted({i for address in addresses for i in tests[address]})
 
 
 def of_rails(observed: Observed) -> list[Column]:

@@ -229,10 +229,11 @@ def _localized(observed: Observed, groups: Switches, band: Band) -> Localization
     findings = explanation.findings
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(_EXPLAINS)
-    misfit = list[Finding]()
-    for finding in named_of(findings):
-        if has_misfits(settled, finding.slowdown, finding.cause):
-            misfit.append(finding)
+    misfit = [
+        finding
+        for finding in named_of(findings)
+        if has_misfits(settled, finding.slowdown, finding.cause)
+    ]
     findings = sorted(doubted(findings, misfit), key=_rank)
     if best is None and has_misfits(settled):
         doubt = _misfit(settled, "none")

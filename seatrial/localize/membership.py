@@ -162,9 +162,7 @@ def _by_group(tests: Sequence[GroupTest], odds: Floats, sides: Sides) -> _ByGrou
         for node in test.nodes:
             if node not in group_of:
                 continue
-            others = set(test.nodes)
-            others.discard(node)
-            groups = set(map(group_of.get, others))
+            groups = {group_of.get(other) for other in test.nodes if other != node}
             if len(groups) != 1:
                 continue
             group = groups.pop()
@@ -195,10 +193,8 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> Names:
     unsure = set[str]()
     while True:
         possible = unsure.union(cause.nodes)
-        more = set[str]()
-        for node, log_odds in _evidence(users, odds, cause, possible).items():
-            if abs(log_odds) < _SURE:
-                more.add(node)
+        evidence = _evidence(users, odds, cause, possible)
+        more = {node for node, log_odds in evidence.items() if abs(log_odds) < _SURE}
         # A node that may be in the set may also explain tests of others
         if more <= unsure:
             return tuple(sorted(unsure))
@@ -223,8 +219,4 @@ def _evidence(
 def _users(test: GroupTest, cause: Cause) -> set[str]:
     """Return the nodes that take part in the test with a blamed GPU."""
     blamed = set(cause.gpus)
-    users = set[str]()
-    for node, gpus in test.ends:
-        if not blamed.isdisjoint(gpus):
-            users.add(node)
-    return users
+    return {node for node, gpus in test.ends if not blamed.isdisjoint(gpus)}

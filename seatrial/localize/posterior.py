@@ -235,11 +235,11 @@ def _others(columns: Sequence[Column], cause: Cause, observed: Observed) -> list
     tests = _column(columns, cause).tests
     if not observed.fine[tests].any():
         return []
-    others = list[Column]()
-    for column in columns:
-        if column.cause.kind != cause.kind or column.cause.nodes != cause.nodes:
-            others.append(column)
-    return others
+    return [
+        column
+        for column in columns
+        if column.cause.kind != cause.kind or column.cause.nodes != cause.nodes
+    ]
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:

@@ -69,6 +69,22 @@ def test_node_that_has_almost_stopped_is_named_with_its_true_speed(share: float)
     assert all(row.ratio == pytest.approx(share, rel=0.05, abs=0.001) for row in finding.rows)
 
 
+@pytest.mark.parametrize("nodes", [4, 5, 8])
+@pytest.mark.parametrize("gpus", ["1b 43 9d c3", "1b,43 9d,c3"])
+def test_slow_rail_of_few_nodes_is_named(nodes: int, gpus: str) -> None:
+    rails = [tuple(rail.split(",")) for rail in gpus.split()]
+    names = [f"n{i}" for i in range(nodes)]
+    localization = localize(
+        [
+            pair(a, b, 60 if rail == rails[1] else 100, gpus=(rail, rail))
+            for a, b in combinations(names, 2)
+            for rail in rails
+        ]
+    )
+    (finding,) = localization.findings
+    assert (finding.kind, finding.cause.gpus, finding.named) == ("rail", rails[1], True)
+
+
 # Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a
 # twentieth of a node's rate.
 BEHIND_AN_UPLINK = (
