@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,10 +45,11 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
     Raises InputError with row and field.
     """
     tests: list[GroupTest] = []
+    counted = _counts_gpus(name, _rows(name, text))
     for number, row in enumerate(_rows(name, text), start=1):
         if number > _MOST_ROWS:
             raise InputError(f"{printable(name)}: more than {_MOST_ROWS:,} rows")
-        test = _test(f"{name}#{number}", row)
+        test = _test(f"{name}#{number}", row, counted=counted)
         if tests and _continues(tests[-1], test):
             before = tests.pop()
             rates = {**before.busbw_gb_s, **test.busbw_gb_s}
@@ -72,7 +73,13 @@ def _rows(name: str, text: str) -> Iterator[TableRow]:
     _check_header(name, header)
     reader.fieldnames = header
     try:
-        yield from reader
+        for row in reader:
+            if None in row or None in row.values():
+                raise InputError(
+                    f"{printable(name)}: line {reader.line_num}: must have the {len(header)} "
+                    "fields of the header; a number with a comma needs ; between the fields"
+                )
+            yield row
     except csv.Error as error:
         raise InputError(f"{printable(name)}: line {reader.line_num}: {error}") from error
 
@@ -123,8 +130,17 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
             )
 
 
-def _test(name: str, row: TableRow) -> GroupTest:
-    """Return the test of one row."""
+def _counts_gpus(name: str, rows: Iterable[TableRow]) -> bool:
+    """Return whether the column of GPUs has only numbers of GPUs, from 1 on.
+
+    A bus such as 43 is an address beside one such as 9d, and an index such as 1 beside 0.
+    """
+    column = {_text(name, "gpus", row) for row in rows}
+    return all(text.isdecimal() and text[0] != "0" for text in column - {""})
+
+
+def _test(name: str, row: TableRow, *, counted: bool) -> GroupTest:
+    """Return the test of one row; `counted` is whether it has a number of GPUs."""
     first = _node(name, "node_a", row)
     second = _node(name, "node_b", row)
     if first == second:
@@ -134,29 +150,37 @@ def _test(name: str, row: TableRow) -> GroupTest:
     rates = {}
     if rate:
         rates[size] = rate
-    gpus, conditions = _gpus(str(row.get("gpus") or ""))
-    operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
+    gpus = _text(name, "gpus", row).lower()
+    operation = _text(name, "operation", row) or "pairs"
     return GroupTest(
         name=name,
-        collective=operation,
+        collective=operation[:_LONGEST],
         nodes=(first, second),
         busbw_gb_s=rates,
-        gpus=gpus,
-        conditions=conditions,
+        gpus=() if counted else _addresses(gpus),
+        conditions=f"{gpus} GPUs" if counted and gpus else "",
     )
 
 
 def _node(name: str, field: str, row: TableRow) -> str:
     """Return the name in a column."""
-    node = str(row.get(field) or "").strip()
+    node = _text(name, field, row)
     if not 0 < len(node) <= _LONGEST:
         raise InputError(f"{printable(name)}: {field} must have 1 to {_LONGEST} characters")
     return node
 
 
+def _text(name: str, field: str, row: TableRow) -> str:
+    """Return what a column has; empty if it has nothing."""
+    value = row.get(field)
+    if isinstance(value, list | dict):
+        raise InputError(f"{printable(name)}: {field} must be a text or a number")
+    return "" if value is None else str(value).strip()
+
+
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a failed test."""
-    text = str(row.get("gb_s")).strip()
+    text = _text(name, "gb_s", row)
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -173,7 +197,7 @@ def _rate(name: str, row: TableRow) -> float:
 
 def _size(name: str, row: TableRow) -> int:
     """Return message bytes; 1 if the table has no sizes."""
-    text = str(row.get("size") or "").strip()
+    text = _text(name, "size", row)
     if not text:
         return 1
     try:
@@ -182,18 +206,10 @@ def _size(name: str, row: TableRow) -> int:
         raise InputError(f"{printable(name)}: size: {error}") from error
 
 
-def _gpus(text: str) -> tuple[Addresses, str]:
-    """Return the GPU addresses of both ends, and a condition that like tests share.
-
-    `9d c3` and `9d c3 | 1b 43` are addresses; a single number is the count of GPUs that took part.
-    """
-    ends = [tuple(sorted(end.split())[:64]) for end in text.lower().split("|")[:2]]
-    if not any(ends):
-        return (), ""
-    first = ends[0]
-    if len(ends) == 1 and len(first) == 1 and first[0].isdigit():
-        return (), f"{first[0]} GPUs"
-    return (first, ends[-1]), ""
+def _addresses(text: str) -> Addresses:
+    """Return the GPU addresses of both ends, such as `9d c3` or `9d c3 | 1b 43`."""
+    ends = [tuple(sorted(end.split())[:64]) for end in text.split("|")[:2]]
+    return (ends[0], ends[-1]) if any(ends) else ()
 
 
 def _continues(before: GroupTest, test: GroupTest) -> bool:

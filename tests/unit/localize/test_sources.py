@@ -82,6 +82,30 @@ def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "gpus", "conditions"),
+    [
+        (["1b", "43"], ["1b", "43"], ["", ""]),
+        ([0, 1], ["0", "1"], ["", ""]),
+        ([4, 8], ["", ""], ["4 GPUs", "8 GPUs"]),
+        (["", 8], ["", ""], ["", "8 GPUs"]),
+    ],
+)
+def test_numbers_of_gpus_are_no_addresses_unless_other_addresses_stand_beside_them(
+    tmp_path: Path, column: list[object], gpus: list[str], conditions: list[str]
+) -> None:
+    rows = [{"node_a": 0, "node_b": 1, "gb_s": 40, "gpus": each} for each in column]
+    (tmp_path / "pairs.json").write_text(json.dumps(rows))
+    (tmp_path / "pairs.csv").write_text(
+        csv_of([tuple(row.values()) for row in rows], "node_a,node_b,gb_s,gpus")
+    )
+    for name in ("pairs.json", "pairs.csv"):
+        tests = tests_of_file(str(tmp_path / name))
+        assert [test.nodes for test in tests] == [("0", "1")] * 2
+        assert [test.gpus for test in tests] == [((each,),) * 2 if each else () for each in gpus]
+        assert [test.conditions for test in tests] == conditions
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("node_a,node_b,gbs\na,b,1\n", "'gbs' is no field; nearest: gb_s"),
@@ -89,6 +113,12 @@ def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
         ("node_a,node_b,gb_s\na,b,fast\n", "pairs.csv#1: gb_s must be a number"),
         ("node_a,node_b,gb_s\na,a,1\n", "node_a and node_b are the same"),
         ("node_a,node_b,gb_s,size\na,b,1,big\n", "size: must be a size in bytes"),
+        ("node_a,node_b,gb_s\na,b,12,5\n", "pairs.csv: line 2: must have the 3 fields"),
+        ("node_a,node_b,gb_s\na,b,1\na,c", "pairs.csv: line 3: must have the 3 fields"),
+        (
+            '[{"node_a": "a", "node_b": "b", "gb_s": 1, "gpus": ["9d"]}]',
+            "pairs.csv: gpus must be a text or a number",
+        ),
         ('[{"node_a": "a"', "is no JSON"),
         ('{"node_a": "a", "node_b": "b", "gb_s": 1}\n{"node_a": "a"', "is no JSON"),
     ],
