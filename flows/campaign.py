@@ -5,6 +5,7 @@ more.
 import hashlib
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,9 +20,10 @@ from seatrial.config.run import Run, Suite, set_aside, writable
 from seatrial.flows.at_work import at_work
 from seatrial.flows.serving.ui import show_campaign
 from seatrial.history.campaigns import CampaignState
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
+from seatrial.runs.cluster_lock import FileLock
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 
@@ -48,10 +50,9 @@ def run_campaign(
 
     A campaign that was killed goes on, if it was seen within `_STALE`. The end is stored after the
     result is published: a campaign that is killed in between publishes again. Raises InputError for
-    a phase whose suite is not what it should be, SeatrialError without a history.
+    a phase with a wrong suite, MissingError if it is at work, SeatrialError without a history.
     """
     suites = campaign.suites()
-    state = _state(run, campaign.seconds, store)
 
     def keep(state: CampaignState) -> None:
         try:
@@ -77,11 +78,15 @@ def run_campaign(
             failed.add_failure("run", error)
             return failed.result()
 
-    loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
-    stopped = loop.run()
-    result = publish(_concluded(run, loop, stopped, store))
-    if loop.state.is_over:
-        keep(replace(loop.state, ended=True))
+    with closing(FileLock(f"{run.cluster.name}.{run.suite.name}", run.run_id)) as lock:
+        if not lock.take():  # its state is that of a campaign at work, not of one that was killed
+            raise MissingError.of("cluster-taken", holds=lock.holder())
+        state = _state(run, campaign.seconds, store)
+        loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
+        stopped = loop.run()
+        result = publish(_concluded(run, loop, stopped, store))
+        if loop.state.is_over:
+            keep(replace(loop.state, ended=True))
     return result
 
 

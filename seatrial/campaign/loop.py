@@ -123,10 +123,7 @@ class Loop:
         a cause.
         """
         known = {out.node for out in self.state.left_out}
-        lost = {}
-        for node, code in broken_nodes(result).items():
-            if node not in known:
-                lost[node] = code
+        lost = {node: code for node, code in broken_nodes(result).items() if node not in known}
         nodes = self.cluster.nodes - len(known)
         if len(lost) > max(1, nodes // 3):
             note = Reason.of(

@@ -59,10 +59,7 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
 
 def _parts_of(tables: Sequence[MetricMinutes]) -> set[str]:
     """Return the parts of all tables."""
-    parts = set[str]()
-    for table in tables:
-        parts.update(table.parts)
-    return parts
+    return {part for table in tables for part in table.parts}
 
 
 def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
@@ -205,13 +202,10 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     for start_s, readings in by_hour(series):
         began_s.append(start_s)
         medians.append(median_of(readings.astype(float)))
-    measurements = []
-    for part in series.parts:
-        kind, name = _kind_of(part)
-        subject = Subject(kind, name)
-        measurements.append(
-            Measurement(metric=series.metric, value=0.0, unit=unit, subject=subject)
-        )
+    measurements = [
+        Measurement(metric=series.metric, value=0.0, unit=unit, subject=Subject(*_kind_of(part)))
+        for part in series.parts
+    ]
     return PhaseNumbers(
         suite=MINUTES,
         began_s=np.array(began_s),

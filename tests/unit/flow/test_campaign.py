@@ -18,7 +18,7 @@ from seatrial.flows import campaign as flow
 from seatrial.flows import chain as steps_of_run
 from seatrial.history import open_store
 from seatrial.history.campaigns import CampaignState
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -105,6 +105,19 @@ def test_campaign_repeats_its_phases_until_its_time_is_over(chain: Chain) -> Non
             "soak-1",
         }
     assert (soak.state.ended, soak.state.spent_s) == (True, 180)
+
+
+def test_campaign_at_work_is_not_taken_for_a_killed_one(chain: Chain) -> None:
+    def begin_again(nth: int) -> None:
+        with pytest.raises(MissingError, match=r"fake\.soak is being checked by run soak-1 since"):
+            Soak(chain).run(minutes=2)
+
+    soak = Soak(chain, begin_again)
+    soak.run(minutes=2)
+    assert [(each.run_id, each.code) for each in soak.state.phases] == [
+        ("phase-1", "all-pass"),
+        ("phase-2", "all-pass"),
+    ]
 
 
 @pytest.mark.parametrize(("cores", "verdict"), [(None, Verdict.PASS), (2, Verdict.INCONCLUSIVE)])
