@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SEATRIAL_METRICS"
 _LABELS = ("cluster", "suite")
-_CONDITIONS = ("operation", "arm", "dtype")
+_CONDITIONS = ("operation", "arm", "dtype", "path", "group")
 _COVERAGE = "coverage"  # in the place of a suite, in names of files and groups
 
 # Prometheus's base unit of each unit: the suffix of the metric's name, and the factor to it.
@@ -32,10 +32,12 @@ _UNITS = {
     "MB/s": ("bytes_per_second", 1e6),
     "TFLOP/s": ("flops", 1e12),
     "samples/s": ("samples_per_second", 1.0),
+    "tokens/s": ("tokens_per_second", 1.0),
+    "nats": ("nats", 1.0),
+    "h": ("seconds", 3600.0),
     "s": ("seconds", 1.0),
     "ms": ("seconds", 1e-3),
     "us": ("seconds", 1e-6),
-    "percent": ("ratio", 1e-2),
     "": ("ratio", 1.0),
 }
 
@@ -107,10 +109,8 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
         ("suspects", "how many nodes, GPUs and links it blames", len(result.suspects)),
     ]
     if last_good:
-        ended = last_good.timestamp()
-        values.append(
-            ("last_good_run_timestamp_seconds", "when the last run that passed ended", ended)
-        )
+        name = "last_good_run_timestamp_seconds"
+        values.append((name, "when the last run that passed ended", last_good.timestamp()))
     for name, description, value in values:
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
@@ -137,9 +137,12 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
         ("pair", "two leaf switches", ("first", "second"), covered.pairs),
     ]
     for kind, noun, labels, ages in last_passes:
-        name = f"seatrial_{kind}_last_pass_timestamp_seconds"
-        description = f"last passed test of {noun}"
-        gauge = Gauge(name, description, ("cluster", *labels), registry=into)
+        gauge = Gauge(
+            f"seatrial_{kind}_last_pass_timestamp_seconds",
+            f"last passed test of {noun}",
+            ("cluster", *labels),
+            registry=into,
+        )
         for subject, age in ages.items():
             names = (subject,) if kind != "pair" else subject
             gauge.labels(cluster, *names).set((at - age).timestamp() if age is not None else 0.0)

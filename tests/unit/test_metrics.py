@@ -15,6 +15,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from seatrial.checks.metrics import unit_of
 from seatrial.cli.doctor import diagnosed, show
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
@@ -61,6 +62,41 @@ def test_metrics_of_a_run_are_written_with_labels_and_base_units(tmp_path: Path)
     )
     assert {file.name for file in tmp_path.iterdir()} == {"seatrial-h100-east-nightly.prom"}
     assert os.stat(tmp_path / "seatrial-h100-east-nightly.prom").st_mode & 0o777 == 0o644
+
+
+def test_training_of_a_decoder_and_a_campaign_have_their_numbers_in_base_units() -> None:
+    numbers = {
+        "tokens_per_gpu": 5762.0,
+        "loss": 2.5,
+        "campaign_hours": 72.0,
+    }
+    measured = [
+        Measurement(metric, value, unit_of(metric) or "", sample_sweeps.CLUSTER)
+        for metric, value in numbers.items()
+    ]
+    check = Check("training", Verdict.PASS, Reason(), 1.0, tuple(measured))
+    found = headlines(replace(nights.good(1), checks=[check]))
+    assert {f"{each.name}_{each.unit}": each.value for each in found} == {
+        "tokens_per_gpu_tokens_per_second": 5762.0,
+        "loss_nats": 2.5,
+        "campaign_hours_seconds": 72 * 3600,
+    }
+
+
+def test_each_path_and_each_group_of_ranks_has_a_sample_of_its_own(tmp_path: Path) -> None:
+    measured = [
+        Measurement(metric, value, unit, sample_sweeps.CLUSTER, {name: label})
+        for metric, unit, name, label, value in (
+            ("storage_write", "GB/s", "path", "/scratch", 40.0),
+            ("storage_write", "GB/s", "path", "/home", 2.0),
+            ("communication_share", "", "group", "fsdp", 0.2),
+            ("communication_share", "", "group", "tp", 0.1),
+        )
+    ]
+    check = Check("storage", Verdict.PASS, Reason(), 1.0, tuple(measured))
+    series = written(replace(nights.good(1), checks=[check]), tmp_path)
+    assert [*series["seatrial_storage_write_bytes_per_second"].values()] == [40e9, 2e9]
+    assert [*series["seatrial_communication_share_ratio"].values()] == [0.2, 0.1]
 
 
 def test_cluster_that_never_passed_has_no_last_good_timestamp(tmp_path: Path) -> None:
