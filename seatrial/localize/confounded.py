@@ -63,16 +63,13 @@ def _cut_and_nodes(posterior: Posterior, apart: set[str]) -> list[Cause]:
     """Return the causes that may explain the nodes in `apart`: the cut around them, each node."""
     observed = posterior.observed
     others = observed.nodes - apart
-    cut = cut_column(observed, (apart, others)).cause
-    causes = {cut.name: cut}
+    causes = [cut_column(observed, (apart, others)).cause]
     for column in posterior.columns:
         cause = column.cause
         # Without intermittent variants
-        if cause.kind != "node" or cause.penetrance != ALWAYS:
-            continue
-        if cause.name in apart:
-            causes[cause.name] = cause
-    return list(causes.values())
+        if cause.kind == "node" and cause.penetrance == ALWAYS and cause.name in apart:
+            causes.append(cause)
+    return causes
 
 
 def doubted(findings: Findings, some: Findings) -> list[Finding]:
@@ -96,7 +93,8 @@ def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
     if len(nodes) > 1:
         return nodes
     for cut in causes:
-        if cut.kind not in ("cut", "switch"):
+        # Of more than two groups, the rest is no side
+        if cut.kind not in ("cut", "switch") or len(cut.sides) > 2:
             continue
         inside = set(cut.nodes)
         outside = set(observed.nodes - inside)
@@ -131,31 +129,28 @@ def _behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
     """Return the named links whose ends are not connected by fine tests: a cut between the ends
     explains them too.
     """
-    links = [finding for finding in named_of(findings) if finding.kind == "link"]
-    if not links:
-        return []
     observed = posterior.observed
     side_of = joined(observed.tests, observed.fine)
     behind = list[Finding]()
-    for link in links:
-        one, other = link.cause.nodes
-        if side_of[one] != side_of[other]:
-            behind.append(link)
+    for finding in named_of(findings):
+        sides = {side_of[node] for node in finding.cause.nodes}
+        if finding.kind == "link" and len(sides) > 1:
+            behind.append(finding)
     return behind
 
 
 def _alone_behind_a_cut(posterior: Posterior, findings: Findings) -> list[Finding]:
-    """Return the node findings without a fast test that are as slow as a cut: each node may be a
-    side of it.
+    """Return the node findings that are as slow as a cut, and in none of its groups or without a
+    fast test: each node may be a side of it.
     """
-    cuts = [finding for finding in findings if finding.kind == "cut"]
-    nodes = [finding for finding in findings if finding.kind == "node"]
     alone = list[Finding]()
-    for cut, node in product(cuts, nodes):
-        difference = abs(node.slowdown - cut.slowdown)
-        is_alike = difference < _ALIKE * cut.slowdown
-        half = node.slowdown / 2
-        if is_alike and _fastest_of(posterior, node.cause) < -half:
+    for cut, node in product(findings, findings):
+        if (cut.kind, node.kind) != ("cut", "node"):
+            continue
+        is_alike = abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown
+        is_inside = any(node.cause.name in side for side in cut.cause.sides)
+        fastest = _fastest_of(posterior, node.cause)
+        if is_alike and not (is_inside and fastest >= -node.slowdown / 2):
             alone.append(node)
     return alone
 

@@ -104,11 +104,11 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The name of the cause for people, with the nodes that surely belong to it."""
+        """The name of the cause for people, with the nodes that surely belong to it, or all."""
         sides: Sides = ()
         if self.cause.sides:
             sides = self.sides
-        return called(replace(self.cause, nodes=self.nodes, sides=sides))
+        return called(replace(self.cause, nodes=self.nodes or self.cause.nodes, sides=sides))
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
@@ -196,7 +196,7 @@ def finding_of(
     unsure = tuple(sorted(doubtful))
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
     if len(sides) > 2:
-        sides = tuple(filter(None, sides))
+        sides = tuple(filter(None, sides)) or cause.sides
     more = _circumstances(observed, tests, band)
     if unsure:
         more += f"; not sure of {_listed(unsure)}"

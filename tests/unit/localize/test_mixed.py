@@ -8,6 +8,7 @@ from itertools import combinations
 
 import pytest
 
+from benchmarks.mixed_fleets import fleet_of
 from seatrial.localize import GroupTest, Localization, localize
 from tests.unit.localize.given_speeds import FIVE, group_tests, named, nodes, taking
 from tests.unit.localize.written_logs import ADDRESSES
@@ -388,3 +389,11 @@ def test_random_slow_pairs_name_nothing() -> None:
     )
     assert named(localization) == []
     assert localization.verdict == "inconclusive"
+
+
+def test_node_outside_of_all_racks_that_is_as_slow_as_their_cut_is_not_named() -> None:
+    fleet = fleet_of(13)
+    findings = localize(fleet.tests).findings
+    assert fleet.fault.kind == "groups"
+    assert [finding.cause.name for finding in findings if finding.kind == "node"] == ["n003"]
+    assert [finding.kind for finding in findings if finding.named] == ["cut"]

@@ -16,6 +16,7 @@ from seatrial.localize.findings import shown_first
 from seatrial.localize.next_test import affects
 from seatrial.localize.observations import Comparison, fast_level
 from seatrial.localize.posterior import Posterior
+from seatrial.model.verdict import Verdict
 
 
 def pair(a: str, b: str, busbw: float, **more: object) -> GroupTest:
@@ -83,6 +84,39 @@ def test_slow_rail_of_few_nodes_is_named(nodes: int, gpus: str) -> None:
     )
     (finding,) = localization.findings
     assert (finding.kind, finding.cause.gpus, finding.named) == ("rail", rails[1], True)
+
+
+def in_four_racks(across: float, slow: float, seed: int = 0) -> list[GroupTest]:
+    """All pairs of 16 nodes: slower across racks of four, and slow with n5."""
+    random = np.random.default_rng(seed)
+    return [
+        pair(
+            f"n{a}",
+            f"n{b}",
+            100
+            * random.normal(1, 0.01)
+            * (slow if 5 in (a, b) else 1)
+            * (1 if a // 4 == b // 4 else across),
+        )
+        for a, b in combinations(range(16), 2)
+    ]
+
+
+def test_slow_node_is_named_beside_the_cut_between_all_racks() -> None:
+    localization = localize(in_four_racks(across=0.8, slow=0.6))
+    node, cut = localization.findings
+    assert (node.cause.kind, node.cause.name, node.named) == ("node", "n5", True)
+    assert (cut.kind, len(cut.sides), cut.named) == ("cut", 4, True)
+    assert localization.verdict is Verdict.FAIL
+    assert localization.next_test is None
+
+
+def test_cut_of_which_no_node_is_sure_names_all_that_may_belong_to_it() -> None:
+    node, cut = localize(in_four_racks(across=0.95, slow=0.8, seed=5)).findings
+    assert (node.cause.name, node.named) == ("n5", True)
+    assert (cut.title, cut.named) == ("a cut between 4 groups", False)
+    assert "slow between 4 groups of nodes" in cut.reason.sentence
+    assert "n1" in cut.unsure
 
 
 # Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a
