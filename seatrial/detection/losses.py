@@ -41,8 +41,8 @@ class RunReadings:
     """This run's readings less the common move of their peers: `distance` (K, M).
 
     `unsure` (M) is the standard error of that move. For each series, `count` is the number of
-    readings, `value` their median, `location` their Hodges-Lehmann estimate, and `noise` the
-    standard deviation of one reading.
+    readings, `value` their median, `at_most` the same with what its peers gained, `location` their
+    Hodges-Lehmann estimate, and `noise` the standard deviation of one reading.
     """
 
     def __init__(
@@ -53,6 +53,9 @@ class RunReadings:
         self.distance = readings - moved
         self.count = count_known(readings)
         self.value = median_of(self.distance)
+        # A series that its peers have left behind lost nothing
+        gained = np.maximum(moved, 0)
+        self.at_most = self.value + gained
         rounds, series = readings.shape
         starts = np.arange(series) * rounds
         by_series = self.distance.T.ravel()

@@ -77,8 +77,8 @@ class RunScan:
         loss = losses.size
         limit = self._limit(losses)
         levels = self.reference.forecast.before
-        # A loss in earlier runs counts only if this run shows it too.
-        agrees = levels - self.run.value > loss / 2
+        # A loss in earlier runs counts only if this run shows it too. What peers gained is no loss
+        agrees = levels - self.run.at_most > loss / 2
         counts = np.isfinite(loss) & agrees
         excess = np.where(counts, loss / limit, -np.inf)
         best, ratio = self._most_likely(loss, excess)

@@ -81,6 +81,17 @@ def test_a_driver_that_slows_nothing_is_not_reported() -> None:
     assert passed(fleet.judged())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_are_not_blamed_for_what_updated_ones_gain(seed: int) -> None:
+    """More than half of the nodes gain 4 % before the others do; these lose nothing."""
+    fleet = Fleet(seed, READINGS)
+    fleet.run(of_nodes(8, noise=0.01), times=8)
+    for updated in (5, 7, 7, 8):
+        gained = slow(*(f"node-{n}" for n in range(updated)), by=-0.04)
+        fleet.run(of_nodes(8, noise=0.01), factor=gained)
+    assert passed(fleet.judged())
+
+
 # Weekdays
 
 
