@@ -40,15 +40,13 @@ class Shift:
     """Peers that all read lower than in their own past, than known peers, or than other peers of
     this run.
 
-    `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
+    `moved` and `limit` are on logs.
     """
 
     members: Ints
     against: Against
     moved: float
     limit: float
-    agreeing: int
-    readings: int
     bad: bool
     doubtful: bool
 
@@ -167,15 +165,12 @@ def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift 
     # Of two readings a stray makes as much
     if above > _ABOVE * count.sum():
         return None
-    readings = int(count.min())
-    bad = readings >= AGREEING
+    bad = bool(count.min() >= AGREEING)
     return Shift(
         members=slow,
         against="others",
         moved=moved,
         limit=limit,
-        agreeing=readings,
-        readings=readings,
         bad=bad,
         doubtful=not bad,
     )
@@ -210,17 +205,15 @@ def _shift(
     if are_most.any():
         rounds = median_of(of_members[are_most].T)
     moved = median(rounds)
-    agreeing = int((rounds < -limit).sum())
+    agreeing = (rounds < -limit).sum()
     is_low = moved < -limit
     is_sure = agreeing >= AGREEING or _persists(reference, members, limit)
-    bad = is_low and is_sure
+    bad = bool(is_low and is_sure)
     return Shift(
         members=members,
         against=against,
         moved=moved,
         limit=limit,
-        agreeing=agreeing,
-        readings=len(rounds),
         bad=bad,
         doubtful=is_low and not bad and len(rounds) < ENOUGH,
     )

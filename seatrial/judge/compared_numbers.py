@@ -12,7 +12,6 @@ from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.series import SeriesJudge, SeriesTable
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
-from seatrial.model.verdict import Verdict
 
 
 class ComparedNumbers:
@@ -36,7 +35,9 @@ class ComparedNumbers:
         """Add the first readings of the series that are compared, then their second ones, and so
         on; and judge all.
         """
-        by_place = self._by_place(readings)
+        by_place = {
+            self._place[name]: taken for name, taken in readings.items() if name in self._place
+        }
         most = max(map(len, by_place.values()), default=0)
         for nth in range(most):
             values = np.full(len(self._place), np.nan)
@@ -48,16 +49,6 @@ class ComparedNumbers:
         if self._place:
             outcome = self._series.outcome()
             self.judged = JudgedSeries(self._series, outcome)
-
-    def _by_place(
-        self, readings: Mapping[str, Sequence[Measurement]]
-    ) -> dict[int, Sequence[Measurement]]:
-        """Return the readings of the compared series, by the index of the series."""
-        by_place = dict[int, Sequence[Measurement]]()
-        for name, taken in readings.items():
-            if name in self._place:
-                by_place[self._place[name]] = taken
-        return by_place
 
     def has_reference(self, name: str) -> bool:
         """Return whether a number is judged by its history or its peers."""
@@ -75,10 +66,8 @@ class ComparedNumbers:
 
     def reads_low(self, name: str) -> bool:
         """Return whether history or peers judge a number as anything but a pass."""
-        if self.judged is None or not self.has_reference(name):
-            return False
-        verdict = self.judged.verdict(self._place[name])
-        return verdict is not Verdict.PASS
+        judgement = self.judgement(name)
+        return judgement is not None and not judgement.passed
 
     def name(self, place: int) -> str:
         """Return the name of a series."""

@@ -65,15 +65,20 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
     """Return a finding on peers that are slower than in their past, or new and slower than the
     known ones.
     """
-    places = shift.members.tolist()
-    peers = _peers(judged, places[0])
-    rest = len(peers) - len(places)
+    peers = _peers(judged, shift.members[0])
+    rest = len(peers) - shift.members.size
     words = {
         "past": "their earlier runs",
         "known": f"the {rest} that are known",
         "others": f"the other {rest}",
     }
-    judgement = _of_many(judged, places, words[shift.against], shift.moved, shift.limit)
+    places = judged.moved_with(shift).tolist()
+    moved = shift.moved
+    if len(places) < shift.members.size:
+        outcome = judged.outcome
+        lost = outcome.value - outcome.expected + outcome.moved
+        moved = median(lost[places])
+    judgement = _of_many(judged, places, words[shift.against], moved, shift.limit)
     if not shift.bad:  # seen once, and nothing was measured again
         judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE)
     return Finding(judgement, tuple(places))
@@ -91,24 +96,19 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
     """Return findings on groups with many low series (see `_are_many`), and all other low
     series.
     """
+    by_group: dict[int, list[int]] = defaultdict(list)
+    for i in bad:
+        group = judged.table.group[i]
+        by_group[group].append(i)
     alike = []
     left = []
-    for places in _by_group(judged, bad):
+    for places in by_group.values():
         if not _are_many(judged, places):
             left += places
             continue
         judgement = _of_group(judged, places)
         alike.append(Finding(judgement, tuple(places)))
     return alike, left
-
-
-def _by_group(judged: JudgedSeries, bad: Iterable[int]) -> Iterable[list[int]]:
-    """Return the indexes in `bad`, one list for each group of peers."""
-    by_group: dict[int, list[int]] = defaultdict(list)
-    for i in bad:
-        group = judged.table.group[i]
-        by_group[group].append(i)
-    return by_group.values()
 
 
 def _of_group(judged: JudgedSeries, places: Sequence[int]) -> Judgement:
@@ -243,10 +243,11 @@ def _names(subjects: Sequence[Subject]) -> str:
 
 def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
     """Yield one finding for each node, GPU, link or number of the whole cluster."""
-    culprits = _culprits(judged, bad)
+    subjects = _subjects(judged, bad)
+    nodes = _blamed_nodes(judged, subjects)
     by_culprit: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, culprit in zip(bad, culprits, strict=True):
-        by_culprit[culprit].append(i)
+    for i, subject in zip(bad, subjects, strict=True):
+        by_culprit[_culprit(subject, nodes)].append(i)
     for (kind, name), places in by_culprit.items():
         yield _of_culprit(judged, places, kind, name)
 
@@ -283,16 +284,6 @@ def _worst(judged: JudgedSeries, places: Iterable[int], kind: str) -> int:
     return min(places, key=rank)
 
 
-def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the culprit of each bad number, as kind and name.
-
-    A node is the culprit of its own number, of two or more of its GPUs, and of most of its links.
-    """
-    subjects = _subjects(judged, bad)
-    nodes = _blamed_nodes(judged, subjects)
-    return [_culprit(subject, nodes) for subject in subjects]
-
-
 def _culprit(subject: Subject, nodes: Set[str]) -> tuple[str, str]:
     """Return the first node of the subject that is among the culprits `nodes`, else the subject."""
     for node in subject.nodes:
@@ -302,7 +293,9 @@ def _culprit(subject: Subject, nodes: Set[str]) -> tuple[str, str]:
 
 
 def _blamed_nodes(judged: JudgedSeries, subjects: Iterable[Subject]) -> set[str]:
-    """Return the nodes that are culprits: of their own numbers, their GPUs' or their links'."""
+    """Return the nodes that are culprits: of their own numbers, of two or more of their GPUs, and
+    of most of their links.
+    """
     nodes = set[str]()
     links = set[str]()
     node_of_gpu = dict[str, str]()

@@ -11,6 +11,7 @@ import numpy as np
 from seatrial.detection.noise import ENOUGH
 from seatrial.detection.outliers import Outcome
 from seatrial.detection.readings import Bools, Ints
+from seatrial.detection.shifts import Shift
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement
@@ -27,8 +28,8 @@ class JudgedSeries:
 
     Lists, because single series are looked up: `_centre` is the expected value, the series' own
     median where `_is_median`, and `_low` the limit below it, both as logs like `_value`. `_runs`
-    counts earlier runs, `_times` readings of this run, and `_sizes` the series of the group;
-    `_moved` is the common move of the group. `readings` (K, M) are those of this run.
+    counts earlier runs, and `_sizes` the series of the group. `readings` (K, M) are those of this
+    run.
     """
 
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
@@ -47,9 +48,6 @@ class JudgedSeries:
         self._low = low.tolist()
         self._runs = reference.runs.tolist()
         self._value = outcome.value.tolist()
-        self._moved = outcome.moved.tolist()
-        self._bad = outcome.bad.tolist()
-        self._times = outcome.readings.tolist()
         self._sizes = sizes.tolist()
         self.has_reference: list[bool] = outcome.judged.tolist()
         self.unproven = outcome.unproven
@@ -61,8 +59,21 @@ class JudgedSeries:
         """
         bad = self.outcome.bad.copy()
         for shift in self.outcome.shifts:
-            bad[shift.members] |= shift.is_low
+            bad[self.moved_with(shift)] |= shift.is_low
         return bad
+
+    def moved_with(self, shift: Shift) -> Ints:
+        """Return the members of a shift, without those nearer to their own past by more than
+        chance.
+        """
+        outcome = self.outcome
+        by_chance = outcome.limit / 1.5  # three standard errors
+        least = np.maximum(by_chance, -outcome.moved / 2)
+        stayed = outcome.value - outcome.expected > least
+        lower = shift.members[~stayed[shift.members]]
+        if shift.against == "past" and lower.size:
+            return lower
+        return shift.members
 
     def judgement(self, i: int) -> Judgement:
         """Return the judgement of a series that has a reference."""
@@ -87,8 +98,8 @@ class JudgedSeries:
     def _reason(self, i: int) -> Reason:
         """Return how a series reads against its reference."""
         m = self.table.first[i]
-        times = self._times[i]
-        bad = self._bad[i]
+        times = self.outcome.readings[i]
+        bad = self.outcome.bad[i]
         unproven = self.unproven[i]
         number = measured(self.measurement(i))
         limit = self._low[i] - self._centre[i]
@@ -121,7 +132,7 @@ class JudgedSeries:
     def measurement(self, i: int) -> Measurement:
         """Return the series with the median of its readings."""
         m = self.table.first[i]
-        if self._times[i] < 2 and m.finite:
+        if self.outcome.readings[i] < 2 and m.finite:
             return m
         return Measurement(
             metric=m.metric,
@@ -137,7 +148,7 @@ class JudgedSeries:
         """Return the verdict of a series that has a reference."""
         if self.unproven[i]:
             return Verdict.INCONCLUSIVE
-        if not self._bad[i]:
+        if not self.outcome.bad[i]:
             return Verdict.PASS
         least = self._low[i] - math.log(FAIL_FACTOR)
         if self._value[i] < least:
@@ -193,7 +204,7 @@ class JudgedSeries:
         """Return what a series is compared with, in words."""
         kinds = kinds_of(self.table.first[i])
         words = self._source_words(i, kinds)
-        if abs(self._moved[i]) > 0.005:
+        if abs(self.outcome.moved[i]) > 0.005:
             words += f", less what all {kinds} moved by"
         return words
 

@@ -43,7 +43,7 @@ def passed(runs: list[ReplayedRun]) -> bool:
 # Roll-outs
 
 
-@pytest.mark.parametrize(("nodes", "updated"), [(8, 4), (32, 8), (64, 16), (32, 3)])
+@pytest.mark.parametrize(("nodes", "updated"), [(8, 4), (8, 6), (32, 8), (64, 16), (32, 3)])
 def test_reason_names_the_driver_whose_nodes_became_slower(nodes: int, updated: int) -> None:
     """Nodes with the old driver lost nothing, and no node is blamed for the new driver."""
     fleet = before_roll_out(1, nodes)
