@@ -22,6 +22,7 @@ from seatrial.judge.judged_series import (
     side_of,
 )
 from seatrial.judge.series import PEERS
+from seatrial.judge.votes import worst_first
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
@@ -53,12 +54,10 @@ def findings(judged: JudgedSeries) -> list[Finding]:
     return sorted(found, key=_rank)
 
 
-def _rank(finding: Finding) -> tuple[int, bool, int]:
-    """Return a sort key: the worst first, then findings with suspects, then those of most
-    series.
-    """
-    severity = finding.judgement.verdict.severity
-    return severity, not finding.suspects, -len(finding.series)
+def _rank(finding: Finding) -> tuple[int, bool, float]:
+    """Return a sort key: the worst first, then findings with suspects, then the largest loss."""
+    severity, _, gain = worst_first(finding.judgement)
+    return severity, not finding.suspects, gain
 
 
 def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:

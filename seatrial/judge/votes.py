@@ -96,7 +96,7 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
             counted.append(judgement)
     for group in votes.values():
         counted += _agreeing(group)
-    return sorted(counted, key=_order)
+    return sorted(counted, key=worst_first)
 
 
 def too_few_to_count(
@@ -148,7 +148,7 @@ def _size(m: Measurement) -> object:
     return m.conditions.get("message_bytes")
 
 
-def _order(judgement: Judgement) -> tuple[int, bool, float]:
+def worst_first(judgement: Judgement) -> tuple[int, bool, float]:
     """Return a sort key: the worst verdict, numbers that count alone before single sizes, the
     largest factor.
     """

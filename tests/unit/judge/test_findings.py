@@ -104,6 +104,14 @@ def test_only_the_worst_node_may_be_blamed_when_many_are_slow() -> None:
     assert names(run) <= {("node", "node-12")}
 
 
+def test_of_two_slow_nodes_the_slower_one_comes_first() -> None:
+    run = after_healthy_runs(
+        of_nodes(16), factor=lambda name: {"node-1": 0.88, "node-5": 0.7}.get(name, 1.0)
+    )
+    assert [suspect.name for suspect in run.suspects] == ["node-5", "node-1"]
+    assert " on node-5: " in run.reason.sentence
+
+
 # The whole cluster
 
 
