@@ -151,10 +151,13 @@ def _check_schedule(cron: str, timezone: str, options: str) -> None:
         raise InputError(
             f"{options}timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC"
         ) from error
+    legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
+    # A sixth field would be seconds, and come last
+    if len(cron.split()) > 5:
+        raise InputError(f"{options}cron {cron!r}: {legal}")
     try:
         first_date(cron, timezone)
     except ValidationError as error:
-        legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
         raise InputError(f"{options}cron {cron!r}: {legal}") from error
     except ValueError as error:
         raise InputError(

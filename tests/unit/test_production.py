@@ -253,6 +253,7 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     ("change", "message"),
     [
         ({"cron": "at night"}, "--cron 'at night': needs minute"),
+        ({"cron": "0 0 2 * * *"}, "--cron '0 0 2 * * *': needs minute"),
         (
             {"cron": "0 0 30 2 *"},
             "--cron '0 0 30 2 *': there is no such day; legal is what comes, such as",
