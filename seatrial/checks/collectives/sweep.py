@@ -239,12 +239,13 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
 def _words(
     secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 ) -> list[str]:
-    """Return the words of a shell command: assignments of the ranks' variables, then mpirun,
-    without secrets.
+    """Return the words of a shell command: env, the ranks' variables, then mpirun, without secrets.
+
+    `env` takes them in quotes too, where a shell would look for a command.
     """
     values = variables(testbed, env).items()
     assignments = [f"{name}={secrets.out_of_text(value)}" for name, value in values]
-    return [*assignments, *mpirun_argv(testbed, argv, env)]
+    return ["env", *assignments, *mpirun_argv(testbed, argv, env)]
 
 
 def _by_node(

@@ -125,7 +125,7 @@ def test_shown_sweep_command_equals_the_mpirun_command_line(tmp_path: Path) -> N
         run, make_testbed(2, gpus=4, env={"NCCL_NET": "IB", "MARK": "a b"})
     )
     assert line == (
-        "NCCL_NET=IB 'MARK=a b' NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET mpirun "
+        "env NCCL_NET=IB 'MARK=a b' NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET mpirun "
         "--allow-run-as-root"
         " --hostfile /w/hostfile -np 4 --map-by slot --bind-to none --mca "
         "orte_keep_fqdn_hostnames 1"
@@ -171,11 +171,13 @@ def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path)
     }
     run = Run("r", Cluster.model_validate(cluster), load_suite("nightly"), tmp_path)
     testbed = replace(
-        make_testbed(3, gpus=4), workdir=str(tmp_path), nccl_tests="/opt/nccl-tests/build"
+        make_testbed(3, gpus=4, env={"NCCL_SOCKET_IFNAME": "^lo,docker0"}),
+        workdir=str(tmp_path),
+        nccl_tests="/opt/nccl-tests/build",
     )
     commands = sweep.sweep_commands(run, testbed)
     mpirun = tmp_path / "mpirun"
-    mpirun.write_text('#!/bin/sh\necho "$2 $3 $4 $5 $6 $(cat "$3") $*"\n')
+    mpirun.write_text('#!/bin/sh\necho "$NCCL_SOCKET_IFNAME $2 $3 $4 $5 $6 $(cat "$3") $*"\n')
     mpirun.chmod(0o755)
     (tmp_path / "hostfile").write_text("".join(f"10.0.0.{i} slots=4\n" for i in range(3)))
     script = "\n".join(commands)
@@ -191,3 +193,4 @@ def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path)
         " -np 4 " in line and "/opt/nccl-tests/build/all_reduce_perf" in line for line in intra
     )
     assert all("NCCL_P2P_LEVEL" in line for line in intra)
+    assert all(line.startswith("^lo,docker0 ") for line in intra)
