@@ -103,12 +103,17 @@ def _problems_of_object(value: object, kind: str, where: str) -> Iterator[str]:
 
 
 def merged(base: Fragment, fragment: Fragment) -> Fragment:
-    """Merge the fragment into `base`: maps are merged, lists appended, other values replaced."""
+    """Merge the fragment into `base`: maps are merged, lists appended, other values replaced.
+
+    Of `nodeSelectorTerms` one is enough for Kubernetes, so each must hold the requirements of both.
+    """
     result = dict(base)
     for key, value in fragment.items():
         there = result.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
             result[key] = merged(there, value)
+        elif there and key == "nodeSelectorTerms":
+            result[key] = [merged(own, added) for own in there for added in value]
         elif isinstance(there, list) and isinstance(value, list):
             result[key] = [*there, *value]
         else:

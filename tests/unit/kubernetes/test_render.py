@@ -156,6 +156,27 @@ def test_without_gpus_nodes_keep_within_the_baseline() -> None:
     assert not any("hostPath" in volume for volume in spec["volumes"])
 
 
+def test_each_node_term_of_the_site_leaves_the_avoided_nodes_alone() -> None:
+    """Kubernetes takes a node that fits any one of the terms."""
+    site = [
+        {"matchExpressions": [{"key": "gpu", "operator": "In", "values": [model]}]}
+        for model in ("h100", "h200")
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": site}}
+    platform = {
+        "kind": "kubernetes",
+        "avoid_nodes": ["bad"],
+        "pod_spec": {"affinity": {"nodeAffinity": required}},
+    }
+    cluster = Cluster.model_validate({**CLUSTERS["job"], "platform": platform})
+    (spec,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))
+    (terms,) = spec["affinity"]["nodeAffinity"].values()
+    avoided = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["bad"]}
+    assert terms["nodeSelectorTerms"] == [
+        {"matchExpressions": [avoided, *term["matchExpressions"]]} for term in site
+    ]
+
+
 def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
     (launcher,) = (
         spec for spec in pod_specs(objects("mpijob")) if not spec["containers"][0].get("ports")
