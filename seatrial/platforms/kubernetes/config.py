@@ -39,10 +39,9 @@ def text(pattern: str, legal: str) -> AfterValidator:
     """Return a validator for text that matches the pattern; `legal` completes the message "VALUE is
     no ...".
     """
-    compiled = re.compile(pattern)
 
     def check(value: str) -> str:
-        if not compiled.fullmatch(value):
+        if not re.fullmatch(pattern, value):
             raise ValueError(f"{value!r} is no {legal}")
         return value
 
@@ -378,6 +377,9 @@ class KubernetesPlatform(PlatformSettings):
                 raise ValueError(f"{name}: is Kueue's, so it needs queue")
         if both := sorted(set(self.target_nodes) & set(self.avoid_nodes)):
             raise ValueError(f"avoid_nodes: {both[0]} is among target_nodes too")
-        if gpus := sorted({"nvidia.com/gpu", "amd.com/gpu"} & set(self.resources)):
-            raise ValueError(f"resources: {gpus[0]} is set by gpus_per_node; leave it out here")
+        resources = self.container.get("resources", {})
+        in_container = {*resources.get("limits", ()), *resources.get("requests", ())}
+        for field, named in (("resources", set(self.resources)), ("container", in_container)):
+            if gpus := sorted({"nvidia.com/gpu", "amd.com/gpu"} & named):
+                raise ValueError(f"{field}: {gpus[0]} is set by gpus_per_node; leave it out here")
         return self

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 Fragment = dict[str, Any]
-# Keys that seatrial sets, with the field of the cluster file that sets them, if there is one.
+# Keys that seatrial sets, with what sets them: a field of the cluster file, or seatrial itself.
 _OWN_POD = {
     **dict.fromkeys(
-        ("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"), ""
+        ("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"),
+        "seatrial",
     ),
     "hostNetwork": "host_network",
     "imagePullSecrets": "image_pull_secrets",
+    "nodeName": "target_nodes",
     "nodeSelector": "node_selector",
     "priorityClassName": "priority_class",
     "serviceAccount": "service_account",
@@ -22,7 +24,8 @@ _OWN_POD = {
 }
 _OWN_CONTAINER = {
     **dict.fromkeys(
-        ("args", "command", "lifecycle", "livenessProbe", "name", "ports", "startupProbe"), ""
+        ("args", "command", "lifecycle", "livenessProbe", "name", "ports", "startupProbe"),
+        "seatrial",
     ),
     "env": "env of the cluster file, or secret_env",
     "envFrom": "env of the cluster file, or secret_env",
@@ -43,13 +46,13 @@ _SCALARS: dict[str, Any] = {
 def _checked(model: str, own: Mapping[str, str]) -> AfterValidator:
     """Return a validator of fragments: no key in `own`, and no key that `model` lacks.
 
-    `own` has the cluster file's field for each key, or "" if seatrial sets it.
+    `own` has the cluster file's field for each key, or seatrial.
     """
 
     def check(fragment: Fragment) -> Fragment:
         for key in fragment:
             if key in own:
-                raise ValueError(f"{key} is set by {own[key] or 'seatrial'}; leave it out here")
+                raise ValueError(f"{key} is set by {own[key]}; leave it out here")
         for problem in _problems(fragment, model, ""):
             raise ValueError(problem)
         return fragment

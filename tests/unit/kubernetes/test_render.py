@@ -300,6 +300,10 @@ def test_contradictory_cluster_file_fields_are_refused(
         ({"resources": {"rdma/ib": -1}}, "no quantity, such as 8"),
         ({"resources": {"rdma/ib": True}}, "resources"),
         ({"resources": {"nvidia.com/gpu": 8}}, "nvidia.com/gpu is set by gpus_per_node"),
+        (
+            {"container": {"resources": {"limits": {"nvidia.com/gpu": 4}}}},
+            "container: nvidia.com/gpu is set by gpus_per_node; leave it out here",
+        ),
         ({"annotations": {"a b": "c"}}, "no label key"),
         (
             {"pod_spec": {"schedulername": "volcano"}},
@@ -308,6 +312,10 @@ def test_contradictory_cluster_file_fields_are_refused(
         (
             {"pod_spec": {"tolerations": []}},
             "pod_spec: tolerations is set by tolerations; leave it out here",
+        ),
+        (
+            {"pod_spec": {"nodeName": "gpu-1"}},
+            "pod_spec: nodeName is set by target_nodes; leave it out here",
         ),
         ({"pod_spec": {"hostIPC": "yes"}}, "pod_spec: hostIPC must be of type bool"),
         (
