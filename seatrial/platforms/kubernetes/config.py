@@ -329,6 +329,12 @@ class KubernetesPlatform(PlatformSettings):
     def architecture(self, hardware: str, here: str) -> str | None:
         return "arm64" if self.machine.startswith("a4x") else None
 
+    @property
+    def in_container(self) -> set[str]:
+        """The resources of nodes that `container` requests."""
+        resources = self.container.get("resources", {})
+        return {*resources.get("limits", ()), *resources.get("requests", ())}
+
     def secret_variables(self) -> tuple[str, ...]:
         return tuple(variable.name for variable in self.secret_env)
 
@@ -377,9 +383,7 @@ class KubernetesPlatform(PlatformSettings):
                 raise ValueError(f"{name}: is Kueue's, so it needs queue")
         if both := sorted(set(self.target_nodes) & set(self.avoid_nodes)):
             raise ValueError(f"avoid_nodes: {both[0]} is among target_nodes too")
-        resources = self.container.get("resources", {})
-        in_container = {*resources.get("limits", ()), *resources.get("requests", ())}
-        for field, named in (("resources", set(self.resources)), ("container", in_container)):
+        for field, named in (("resources", set(self.resources)), ("container", self.in_container)):
             if gpus := sorted({"nvidia.com/gpu", "amd.com/gpu"} & named):
                 raise ValueError(f"{field}: {gpus[0]} is set by gpus_per_node; leave it out here")
         return self

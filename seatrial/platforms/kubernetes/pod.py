@@ -310,7 +310,7 @@ def not_requested(
             # Counts of devices are whole numbers
             if is_fabric(resource) and count.isdigit() and int(count):
                 offered[resource] = max(offered.get(resource, 0), int(count))
-    if not offered or offered.keys() & settings.resources.keys():
+    if not offered or offered.keys() & {*settings.resources, *settings.in_container}:
         return None
     devices = ", ".join(
         f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED]

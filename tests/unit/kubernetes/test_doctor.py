@@ -121,6 +121,8 @@ def test_devices_of_the_fabric_that_the_run_does_without_are_named() -> None:
     reason = on_any(*nodes)[1]
     assert reason and reason.code == "fabric-device-not-requested"
     assert "rdma/ib (63 per node)" in str(reason)
+    container = {"resources": {"limits": {"rdma/ib": 1}}}
+    assert on_any(*nodes, container=container)[1] is None
     assert on_any(offering("a", smarter__fuse=20, nvidia__gpu=8), node("b"))[1] is None
     assert on_any(offering("a", rdma__ib=0), node("b"))[1] is None
 
