@@ -71,7 +71,11 @@ def problems(
     """
     place_by_line: dict[str, int] = {}
     for error in errors:
-        if _is_misspelt_field(error, errors):
+        # Pydantic counts valid entries alone, and names the others too
+        has_others = error["type"] == "too_short" and error["ctx"]["min_length"] <= len(
+            error["input"]
+        )
+        if has_others or _is_misspelt_field(error, errors):
             continue
         for one in _separate(error):
             fields, number, at = _place(one["loc"], model, document)
@@ -92,15 +96,12 @@ def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
     """Return whether a field is missing because its name is misspelt, which is an error of its
     own.
     """
-    if error["type"] != "missing":
-        return False
-    *at, name = error["loc"]
-    for other in errors:
-        if other["type"] == "extra_forbidden":
-            *beside, unknown = other["loc"]
-            if beside == at and nearest_of(str(unknown), (name,)):
-                return True
-    return False
+    return error["type"] == "missing" and any(
+        other["type"] == "extra_forbidden"
+        and other["loc"][:-1] == error["loc"][:-1]
+        and nearest_of(str(other["loc"][-1]), error["loc"][-1:])
+        for other in errors
+    )
 
 
 def _separate(error: Any) -> Iterator[Any]:
@@ -139,11 +140,14 @@ def _place(
         if isinstance(at, Mapping) and part in at:
             at = at[part]
             continue
-        is_tag = isinstance(part, str) and part in _own_tags(at)
-        if is_tag and part not in getattr(at, "model_fields", {}):
+        child, child_line = _child(node, part, line)
+        # One of a kind that is not known here, or one that `<<` has brought
+        is_key = isinstance(at, Mapping) and (at or isinstance(node, yaml.MappingNode))
+        is_field = child or is_key or part in getattr(at, "model_fields", {})
+        if isinstance(part, str) and not is_field:  # pydantic's name of a union's member
             continue
         fields.append(str(part))
-        node, line = _child(node, part, line)
+        node, line = child, child_line
         if isinstance(part, str):
             at = _models_in(at).get(part, at)
     return fields, line, at
@@ -190,9 +194,9 @@ def _explain(problem: Any, at: Any) -> str:
     if kind == "string_type":
         remedy = "" if isinstance(value, list | dict) else ": quote it"
         return f"must be text, is {_shown(value)}{remedy}"
-    if kind == "value_error":
-        return str(problem["msg"])
     message = str(problem["msg"])
+    if kind == "value_error":
+        return message
     if kind in _WORDS:
         message = _WORDS[kind].format(**context)
     has_value = kind == "union_tag_invalid" or "got " in message
@@ -200,8 +204,7 @@ def _explain(problem: Any, at: Any) -> str:
     if not has_value:
         message += f", is {_shown(value)}"
     if kind == "literal_error" and isinstance(value, str):
-        quoted = str(context["expected"]).split("'")
-        legal = quoted[1::2]
+        legal = str(context["expected"]).split("'")[1::2]
         if nearest := nearest_of(value, legal):
             message += f"; {nearest}"
     return message
@@ -226,9 +229,9 @@ def _shown(value: object) -> str:
         return "a list"
     if value is None:
         return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value!r:.{SHOWN_CHARS}}"
+    if isinstance(value, str):
+        return f"{value!r:.{SHOWN_CHARS}}"
+    return str(value).lower()
 
 
 def _models_in(at: Any) -> Mapping[str, Any]:
@@ -252,30 +255,22 @@ def _models_in(at: Any) -> Mapping[str, Any]:
 def _members(annotation: Any, tag: str = "") -> Values:
     """Return the models in an annotation by pydantic's tag in a location.
 
-    `tag` is the one that an annotation further out gives.
+    `tag` is the one that an annotation further out gives; else it is the model's field `kind` or
+    `builder`, else its name.
     """
     for meta in getattr(annotation, "__metadata__", ()):
         if isinstance(meta, Tag):
             tag = meta.tag
             break
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        tags = [tag] if tag else _own_tags(annotation)
-        return dict.fromkeys(tags, annotation)
+        fields = annotation.model_fields
+        kind = fields.get("kind") or fields.get("builder")
+        tags = getattr(kind and kind.annotation, "__args__", (annotation.__name__,))
+        return dict.fromkeys([tag] if tag else tags, annotation)
     members: Values = {}
     for part in getattr(annotation, "__args__", ()):
         members |= _members(part, tag)
     return members
-
-
-def _own_tags(model: Any) -> tuple[str, ...]:
-    """Return the tag of a member of a union by its field `kind` or `builder`, else the model's
-    name.
-    """
-    fields = getattr(model, "model_fields", {})
-    kind = fields.get("kind") or fields.get("builder")
-    annotation = getattr(kind, "annotation", None)
-    tags = getattr(annotation, "__args__", ())
-    return tags or (getattr(model, "__name__", ""),)
 
 
 try:
@@ -390,11 +385,8 @@ def _mapping(text: str, path: Path) -> Values:
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         # PyYAML's own errors: !!int abc, 2020-13-45
         raise InputError(f"{path}: not YAML that can be read: {one_line(error)}") from error
-    if content is None:
-        raise InputError(f"{path}: must be a mapping of fields, is empty")
     if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise InputError(f"{path}: must be a mapping of fields, is a {kind}")
+        raise InputError(f"{path}: must be a mapping of fields, is {_shown(content)}")
     return {str(key): value for key, value in content.items()}
 
 

@@ -161,6 +161,8 @@ WRONG_FIELDS = [
         r"faults: node-1 is behind a switch twice",
     ),
     ("env: {A: 1}", r"env\.A: must be text, is 1: quote it"),
+    ("env: {<<: {A: 1}, B: c}", r"env\.A: must be text, is 1: quote it"),
+    ("env: {A: 2026-11-30}", r"env\.A: must be text, is 2026-11-30: quote it$"),
     ("env: {'A B': x}", r"env: 'A B' is no name of an environment variable"),
     ('env: {A: "a\\0b"}', r"env: the value of A must be one line of text"),
     ("keep: sometimes", r"keep: .*'never', 'on_failure' or 'always'"),
@@ -328,6 +330,14 @@ def test_very_long_number_is_refused_quickly(tmp_path: Path, field: str, message
         ),
         ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
         ("training: {timeout_s: .inf}", r"training\.timeout_s: .*finite"),
+        ("training: {size: 8B}", r"line 1: training\.size: must be .* is '8B'; nearest: 8b"),
+        ("training: {size: {layers: x}}", r"training\.size\.layers: must be a whole number"),
+        ("storage: {paths: [data]}", r"line 1: storage\.paths\.0: must match .*, is 'data'$"),
+        (
+            "campaign: {hours: 1, phases: [{suite: {name: a, budget_s: x}}]}",
+            r"campaign\.phases\.0\.suite\.budget_s: must be a number, is 'x'",
+        ),
+        ("rdma: {programs: [ib_write]}", r"rdma\.programs\.0: must .*ib_read_bw$"),
         (
             "trainings: {steps: 5}",
             r"trainings: unknown field; nearest: training, storage; legal: .*training",

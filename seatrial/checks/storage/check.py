@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import (
@@ -64,12 +64,16 @@ _FULL = ("No space left", "quota exceeded", "Quota exceeded")
 
 Folder = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]{0,255}$")]
 Url = Annotated[Address, Field(pattern=r"^[^/\x00-\x20\x7f]{1,255}://", max_length=255)]
+Place = Annotated[
+    Annotated[Folder, Tag("folder")] | Annotated[Url, Tag("url")],
+    Discriminator(lambda path: "url" if "://" in str(path) else "folder"),
+]
 
 
 class Storage(Strict):
     """Storage that all nodes share: agreement between nodes, streams, small files, a checkpoint."""
 
-    paths: tuple[Folder | Url, ...] = Field(
+    paths: tuple[Place, ...] = Field(
         min_length=1,
         max_length=8,
         description="folders that every node has, and URLs of object stores (`gs://bucket`)",

@@ -5,7 +5,7 @@ Pure.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import Conditions
@@ -98,9 +98,11 @@ class Interrupt(Strict):
 class DecoderOptions(Strict):
     """Options of `model: llama` alone."""
 
-    size: Literal["debug", "150m", "1b", "3b", "8b", "70b", "405b"] | DecoderShape = Field(
-        "debug", description="a shape of Llama 3, or one of your own"
-    )
+    size: Annotated[
+        Annotated[Literal["debug", "150m", "1b", "3b", "8b", "70b", "405b"], Tag("name")]
+        | Annotated[DecoderShape, Tag("shape")],
+        Discriminator(lambda size: "shape" if isinstance(size, dict | DecoderShape) else "name"),
+    ] = Field("debug", description="a shape of Llama 3, or one of your own")
     sequence: int = Field(4096, ge=2, le=10_000_000, description="tokens of a sequence")
     parallel: Parallel = Field(Parallel(), description="how the ranks share the model")
     activation_checkpointing: bool = Field(
