@@ -32,7 +32,7 @@ from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.qualify import Qualify
 from seatrial.config.upload import Address
-from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
+from seatrial.config.yamlfile import Strict, load_yaml, matching, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.extensions import loaders, usable
 from seatrial.system.shipped import example
@@ -47,15 +47,17 @@ Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
-def _legal_name(value: str) -> str:
-    # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one
-    # name serves everywhere.
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", value):
-        raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_legal_name)]
+# The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name
+# serves everywhere.
+Name = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
+            "1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends",
+        )
+    ),
+]
 
 
 def _printable(value: str) -> str:

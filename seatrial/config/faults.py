@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from seatrial.config.yamlfile import ByteSize, Strict
+from seatrial.config.yamlfile import ByteSize, Strict, matching
 
 After = Annotated[
     Literal["connectivity"] | None,
@@ -25,17 +25,16 @@ def _legal_rate(value: str) -> str:
     return value
 
 
-def _legal_loss(value: str) -> str:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
-    if not match or not 0 < float(match[1]) < 100:
-        raise ValueError(
-            f"must be a share of packets above 0% and below 100%, such as 5%, is {value!r}"
-        )
-    return value
-
-
 Rate = Annotated[str, AfterValidator(_legal_rate)]
-Loss = Annotated[str, AfterValidator(_legal_loss)]
+Loss = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"(?=.*[1-9])\d{1,2}(\.\d+)?%",
+            "a share of packets above 0% and below 100%, such as 5%",
+        )
+    ),
+]
 
 
 class _Fault(Strict):

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.cluster import Seconds
+from seatrial.config.cluster import Port, Seconds
 from seatrial.config.yamlfile import Strict, matching
 from seatrial.model.reason import Reason
 from seatrial.platforms import commands
@@ -36,7 +36,6 @@ PathText = Annotated[
         )
     ),
 ]
-Port = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
 User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
 # ssh uses the first value that it finds, so the user's configuration, which follows, cannot change

@@ -107,6 +107,11 @@ WRONG_FIELDS = [
     ("ssh_port: true", r"ssh_port: must be a whole number, is true"),
     ("nodez: 3", r"nodez: unknown field; nearest: nodes; legal: .*nodes"),
     ("name: Not Legal", r"name: .*a-z, 0-9"),
+    ("name: H100", r"name: must be 1 to 40 of a-z.* at both ends, is 'H100'$"),
+    (
+        "platform: {kind: baremetal, hosts: [a, b], port: yes}",
+        r"platform\.port: must be a whole number, is true",
+    ),
     ("hardware: H101", r"hardware: unknown hardware 'H101'; known: cpu, A100-SXM"),
     ("hardware: B200-SXM", r"gpus_per_node: is required with hardware B200-SXM"),
     ("gpus_per_node: 8", r"gpus_per_node: 8 needs hardware that has GPUs"),
