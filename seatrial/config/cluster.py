@@ -45,19 +45,13 @@ Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
 Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(no_boolean)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
-
-
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name
 # serves everywhere.
-Name = Annotated[
-    str,
-    AfterValidator(
-        matching(
-            r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
-            "1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends",
-        )
-    ),
-]
+_legal_name = matching(
+    r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
+    "1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends",
+)
+Name = Annotated[str, AfterValidator(_legal_name)]
 
 
 def _printable(value: str) -> str:

@@ -13,6 +13,15 @@ After = Annotated[
     Literal["connectivity"] | None,
     Field(description="begins after this check; unset: with the launch"),
 ]
+Loss = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"(?=.*[1-9])\d{1,2}(\.\d+)?%",
+            "a share of packets above 0% and below 100%, such as 5%",
+        )
+    ),
+]
 
 
 def _legal_rate(value: str) -> str:
@@ -26,15 +35,6 @@ def _legal_rate(value: str) -> str:
 
 
 Rate = Annotated[str, AfterValidator(_legal_rate)]
-Loss = Annotated[
-    str,
-    AfterValidator(
-        matching(
-            r"(?=.*[1-9])\d{1,2}(\.\d+)?%",
-            "a share of packets above 0% and below 100%, such as 5%",
-        )
-    ),
-]
 
 
 class _Fault(Strict):

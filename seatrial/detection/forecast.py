@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from seatrial.detection.noise import PERSISTENCE, median_of
-from seatrial.detection.readings import Floats
+from seatrial.detection.readings import Bools, Floats
 
 STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
 # Of what a run's readings share: the first, unless another one is clearly likelier
@@ -119,16 +119,18 @@ def forecast(
     measured: Floats,
     chance: Floats,
     shared: Floats,
+    told_apart: Bools,
 ) -> Forecast:
     """Return what this run should read.
 
     Before all runs the level is `level` (M), known to a variance `unsure`. `accepted` runs (T, M)
     are those before a change, all `measured` those since; `chance` (T, M) is their variance,
     infinite for none. `shared` (H, M) is that of what all readings of a run share, for each of
-    LASTING_SHARES.
+    LASTING_SHARES. As far as that does not last it is a part of `chance`, unless two readings of a
+    run have `told_apart` (M) the two.
     """
-    chosen, of_one_run = _likeliest(level, unsure, accepted, chance, shared)
-    variances = chance + of_one_run
+    chosen, of_one_run = _likeliest(level, unsure, accepted, chance, shared, told_apart)
+    variances = chance + np.where(told_apart, of_one_run, 0.0)
     fields = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
     result = Forecast(*fields)
     for start, before in enumerate(reversed(chosen)):
@@ -147,7 +149,12 @@ def forecast(
 
 
 def _likeliest(
-    level: Floats, unsure: Floats, accepted: Floats, chance: Floats, shared: Floats
+    level: Floats,
+    unsure: Floats,
+    accepted: Floats,
+    chance: Floats,
+    shared: Floats,
+    told_apart: Bools,
 ) -> tuple[deque[_State], Floats]:
     """Return the states before the last runs and this one, and the variance that the readings of
     one run share, for the share that lasts which is likeliest.
@@ -156,7 +163,8 @@ def _likeliest(
     of_one_run = shared[0]
     for share, all_shared in zip(LASTING_SHARES, shared, strict=True):
         lasting = share * all_shared
-        variances = chance + all_shared - lasting
+        not_lasting = np.where(told_apart, all_shared - lasting, 0.0)
+        variances = chance + not_lasting
         known = np.where(np.isfinite(accepted), variances, np.inf)
         first = _State.before_all(level, unsure, lasting)
         states = deque([first], STARTS.size)

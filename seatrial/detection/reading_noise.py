@@ -74,9 +74,9 @@ def noise_of(
         scale = _scale(steps[:, at], rest[:, at], tonight[at], assumed[at[0]])
         noise[at] = max(scale, LEAST_NOISE)
     strays = _strays(rest / noise, groups)
-    squares = _own_squares(past, rest, noise, strays)
+    squares = _own_squares(past, steps, noise, strays)
     noise = noise * _narrowings(steps, squares, groups)
-    squares = _own_squares(past, rest, noise, strays)
+    squares = _own_squares(past, steps, noise, strays)
     prior = _prior_degrees(squares, groups)
     louder, degrees = moderated(squares, prior)
     return noise * louder, degrees
@@ -143,12 +143,12 @@ def _narrowing(steps: int, own: Squares) -> float:
     return math.sqrt(variance) * widened / widening(steps)
 
 
-def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> Squares:
+def _own_squares(past: Past, steps: Floats, noise: Floats, strays: Floats) -> Squares:
     """Return the squares of each series within and between runs; `strays` (M) is the share of
     strays.
     """
     within = _within_runs(past, noise, strays)
-    between = _between_runs(past, rest / noise)
+    between = _between_runs(past, steps / noise)
     return Squares(
         total=within.total + between.total,
         degrees=within.degrees + between.degrees,
@@ -172,13 +172,18 @@ def _within_runs(past: Past, noise: Floats, strays: Floats) -> Squares:
     return Squares(np.nansum(within, axis=0), degrees.sum(axis=0))
 
 
-def _between_runs(past: Past, scaled: Floats) -> Squares:
-    """Return the squares of runs with one reading, around the median of all runs."""
+def _between_runs(past: Past, steps: Floats) -> Squares:
+    """Return the squares of runs with one reading, from the steps between two of them.
+
+    Steps, because a loss of earlier runs is in one of them alone (von Neumann, "Distribution of the
+    ratio of the mean square successive difference to the variance", 1941).
+    """
     once = past.good & (past.count == 1)
-    clipped = np.clip(scaled, -STRAYING, STRAYING)
-    squares = np.where(once, clipped**2, 0.0)
-    degrees = np.maximum(once.sum(axis=0) - 1, 0)
-    return Squares(squares.sum(axis=0), degrees)
+    both = once[1:] & once[:-1]
+    clipped = np.minimum(steps[:-1] / math.sqrt(2), STRAYING)
+    squares = np.where(both, clipped**2, 0.0)
+    total = _INDEPENDENT * squares.sum(axis=0)
+    return Squares(total, _INDEPENDENT * both.sum(axis=0))
 
 
 def _lower_quartile(rows: Floats) -> Floats:

@@ -142,7 +142,7 @@ def _learn(past: Past, current: ThisRun, groups: list[Ints], season: Floats) -> 
     firsts = past.accepted(past.first)
     usual = _Usual(centre, shifts[:, group], noise)
     scaled = usual.scaled(np.vstack([firsts, current.first]))
-    shares, factor = _shared(past, current, scaled, usual, groups)
+    shares, told_apart, factor = _shared(past, current, scaled, usual, groups)
     healthy, strays = healthy_readings(scaled, groups)
     located = past.location - moved[:, group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[group])
@@ -152,7 +152,7 @@ def _learn(past: Past, current: ThisRun, groups: list[Ints], season: Floats) -> 
         groups=groups,
         own=own,
         runs=runs,
-        forecast=_forecast(located, past.good, chance, shares * noise**2, peers, group),
+        forecast=_forecast(located, past.good, chance, shares * noise**2, told_apart, peers, group),
         peers=peers.centre,
         spread=peers.spread,
         noise=noise,
@@ -192,9 +192,10 @@ def _step(firsts: Floats, noise: Floats, groups: list[Ints], group: Ints) -> Flo
 
 def _shared(
     past: Past, current: ThisRun, scaled: Floats, usual: _Usual, groups: list[Ints]
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Bools, Floats]:
     """Return the share of the noise's variance that readings of a run have in common, for each of
-    LASTING_SHARES (H, M), and the factor of the variance of locations (G).
+    LASTING_SHARES (H, M), whether two readings of any run tell it from the noise of one (M), and
+    the factor of the variance of locations (G).
 
     `scaled` (T + 1, M) are the first readings in standard deviations from the expected value.
     """
@@ -216,7 +217,7 @@ def _shared(
     # What readings of a run share takes it as far from the mean of all, however long it lasts.
     lasting = shares[-1] * apart[:-1]
     around = usual.scaled(past.accepted(past.location))
-    return np.array(shares), location_factor(around, taught, lasting, groups)
+    return np.array(shares), error < 1, location_factor(around, taught, lasting, groups)
 
 
 def _total(weights: Floats) -> Floats:
@@ -240,6 +241,7 @@ def _forecast(
     good: Bools,
     chance: Floats,
     shared: Floats,
+    told_apart: Bools,
     peers: _Peers,
     group: Ints,
 ) -> Forecast:
@@ -256,7 +258,7 @@ def _forecast(
     level, unsure = _prior(_mean(accepted, weights), error, runs, peers)
     # Their noise, learned from this run, includes how much they differ.
     unsure = np.where(_new_together(runs, group), 0.0, unsure)
-    result = forecast(level, unsure, accepted, located, chance, shared)
+    result = forecast(level, unsure, accepted, located, chance, shared, told_apart)
     is_alone = ~np.isfinite(peers.centre)
     for nth, start in enumerate(STARTS.tolist()):
         before = known[: max(len(known) - start, 0)]

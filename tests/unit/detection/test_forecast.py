@@ -26,7 +26,10 @@ def forecast_of(runs: Floats, hypotheses: int = len(LASTING_SHARES)) -> Forecast
     known, series = np.isfinite(runs), runs.shape[1]
     variance = np.where(known, NOISE**2, np.inf)
     shared = np.full((hypotheses, series), LASTING**2)
-    return forecast(np.zeros(series), np.full(series, SPREAD**2), runs, runs, variance, shared)
+    apart = np.ones(series, dtype=bool)
+    return forecast(
+        np.zeros(series), np.full(series, SPREAD**2), runs, runs, variance, shared, apart
+    )
 
 
 def least_squares(runs: Floats, start: int) -> tuple[float, float]:

@@ -289,6 +289,17 @@ def test_two_successive_changes_are_both_reported() -> None:
     assert names(fleet.tonight()) == {("node", "node-1"), ("node", "node-2")}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_small_loss_is_named_after_some_runs_of_one_reading(seed: int) -> None:
+    """Each run that passes teaches, and the loss makes the series look noisier than it is."""
+    fleet = Fleet(seed, 1)
+    fleet.run(of_nodes(8, noise=0.01), times=10)
+    fleet.run(of_nodes(8, noise=0.01), factor=slow("node-5", by=0.06), times=5)
+    runs = fleet.judged()
+    assert passed(runs[:10])
+    assert names(runs[-1]) == {("node", "node-5")}
+
+
 def test_watched_series_is_mentioned_in_a_pass_without_suspects() -> None:
     """The reason of a passing run mentions what may be a loss."""
     fleet = Fleet(1, READINGS)
