@@ -32,8 +32,7 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
 
     FILES are dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE, one per rank, whose name
     ends in the rank), folders of them, and logs with the lines of NCCL's watchdog or of seatrial's
-    own training. Exit status: 0 no rank stands out, 1 one does, 2 bad input, 3 the files cannot
-    tell.
+    own training. Exit status: 1 a rank stands out, 2 bad input, 3 none does.
     """
     from seatrial.readers.flight_recorder import late_ranks
 
@@ -41,7 +40,8 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     traces = [by_rank[rank] for rank in sorted(by_rank)]
     if not traces:
         raise NothingFoundError(
-            "no file holds a dump of the flight recorder, or a line of NCCL's watchdog"
+            "no file holds a dump of the flight recorder, or a line of NCCL's watchdog with its "
+            "process group (PyTorch 2.3 and later; `seatrial judge` reads older logs)"
         )
     late = late_ranks(traces, ranks)
     if as_json:

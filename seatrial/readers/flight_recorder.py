@@ -67,15 +67,15 @@ _PLAIN = frozenset(
         "MEMOIZE",
     ]
 )
-# `[PG ID 0 PG GUID 0(default_pg) Rank 3]`
+# `[PG ID 0 PG GUID 0(default_pg) Rank 3]`, in PyTorch 2.3 `[PG 0 Rank 3]`
 _WATCHDOG = lazy(
-    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? "
+    r"\[PG (?:ID \d{1,9} PG GUID )?(?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? "
     r"Rank (?P<rank>\d{1,7})\]"
 )
 # `WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000)`
 _WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
-# `last enqueued work: 40267`
-_STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
+# `last enqueued work: 40267`, `Last enqueued NCCL work: 40267`
+_STATUS = lazy(r"[Ll]ast enqueued (?:NCCL )?work: (?P<number>-?\d{1,15})")
 
 
 class NoDump(ValueError):
@@ -238,12 +238,16 @@ def _text(value: object) -> str:
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
     """Return what NCCL's watchdog says of each rank: the collective that timed out, and the last
     one enqueued.
+
+    A line without a number does not say how far its rank has come, and is skipped.
     """
     groups_by_rank: dict[int, dict[str, GroupTrace]] = {}
     for line in lines:
         head = line[:4000]
         place = _WATCHDOG.search(head)
-        if not place or len(groups_by_rank) > _MOST_RANKS:
+        work = _WORK.search(head)
+        status = _STATUS.search(head)
+        if not place or not (work or status) or len(groups_by_rank) > _MOST_RANKS:
             continue
         groups = groups_by_rank.setdefault(int(place["rank"]), {})
         group_id = place["group"]
@@ -251,12 +255,10 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         group = groups.get(group_id, fresh)
         operations = dict(group.operations)
         last = group.collective
-        work = _WORK.search(head)
         if work:
             number = int(work["number"])
             operations[number] = work["operation"]
             last = max(last, number)
-        status = _STATUS.search(head)
         if status:
             last = max(last, int(status["number"]))
         groups[group_id] = replace(group, collective=last, operations=operations)

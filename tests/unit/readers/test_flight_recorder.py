@@ -222,6 +222,21 @@ def test_the_lines_of_the_watchdog_name_the_rank(tmp_path: Path) -> None:
     assert done.output.splitlines()[0] == late.reason.sentence
 
 
+DUMP_SIGNAL = """\
+[rank0]:[E1120 ProcessGroupNCCL.cpp:632] [PG 0 Rank 0] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=1583, OpType=ALLREDUCE, NumelIn=1)
+[rank1]:[E1120 ProcessGroupNCCL.cpp:1537] [PG 0 Rank 1] Observed flight recorder dump signal from another rank.
+[rank2]:[E1120 ProcessGroupNCCL.cpp:1598] [PG 0 Rank 2] Received a dump signal due to a collective timeout from \
+rank 0 and we will try our best to dump the debug info. Last enqueued NCCL work: 1582, last completed NCCL work: 1582.
+"""
+
+
+def test_a_rank_that_was_asked_for_its_dump_is_where_its_last_enqueued_work_says() -> None:
+    """A line without a number is no sign that its rank entered nothing."""
+    (late,) = late_ranks(read_watchdog(DUMP_SIGNAL.splitlines()))
+    assert late.reason.sentence == "rank 2 did not enter ALLREDUCE 1583 of group 0"
+
+
 def test_diagnose_reads_a_folder_of_dumps(tmp_path: Path) -> None:
     for rank, count in enumerate((5, 5, 4)):
         (tmp_path / f"trace_{rank}").write_bytes(dump({"0": count}))
