@@ -11,7 +11,7 @@ import click
 
 from seatrial.cli import complete
 from seatrial.cli.options import baseline_option, json_option, print_json, waiting
-from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.errors import InputError, NothingFoundError, os_errors_named
 from seatrial.model.result import exit_status
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
@@ -304,7 +304,8 @@ def simulate(
 
         fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
         rows = simulated_rows(nodes, nights, fault, rng)
-        rows.to_csv(file, index=False, float_format="%.6g")
+        with os_errors_named(str(file)):
+            rows.to_csv(file, index=False, float_format="%.6g")
         written = {
             "file": str(file),
             "subject": fault.culprit,

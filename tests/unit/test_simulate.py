@@ -25,6 +25,7 @@ from seatrial.simulate.rows import (
     night_rows,
 )
 from seatrial.simulate.score import NIGHTS_BEFORE, READINGS, judge_healthy, scores
+from tests.command_line import command
 
 ARGUMENTS = [
     "simulate",
@@ -165,3 +166,11 @@ def test_the_file_holds_the_readings_of_a_slow_node(tmp_path: Path) -> None:
     assert matmul[bad]["value"].median() / matmul[~bad]["value"].median() == pytest.approx(
         0.9, abs=0.02
     )
+
+
+def test_a_file_that_cannot_be_written_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "none" / "rows.csv")
+    assert command(*ARGUMENTS, "--csv", file) == 2
+    assert capsys.readouterr().err.startswith(f"seatrial: {file}: ")
