@@ -181,14 +181,13 @@ def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
         quantity = "the loss"
     verdict = Verdict.FAIL
     if bad[-1] == len(steps) - 1:
-        begin = first.number or f"{bad[0] + 1} of the log"
-        words = f"{quantity} is not finite from step {begin} on"
+        words = f"{quantity} is not finite from step {first.number} on"
     else:
         if not accused:
             verdict = Verdict.DEGRADED
         words = (
-            f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and "
-            "is finite after them"
+            f"{quantity} was not finite at {count(len(bad), 'step')}, {first.number} to "
+            f"{last.number}, and is finite after them"
         )
     if accused:
         words += f", first on {accused[0]}"
@@ -205,7 +204,7 @@ def _after_warmup(steps: Steps) -> Steps:
     return steps[min(warm_up, len(steps) - 1) :]
 
 
-def _costs(steps: Steps) -> tuple[list[tuple[int | None, float]], str]:
+def _costs(steps: Steps) -> tuple[list[tuple[int | str | None, float]], str]:
     """Return the cost of each step in one unit: its time, else the reciprocal of a rate.
 
     The costs are pairs (number of the step, cost); steps without that figure are left out. The

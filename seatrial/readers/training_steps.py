@@ -8,7 +8,7 @@ their names.
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.text.lazy_pattern import lazy
 
@@ -57,9 +57,12 @@ _SKIPPED = lazy(rf"\bnumber of skipped iterations{_IS}{_NUMBER}")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one line says of a step; None for what it does not say. NaN and infinity are kept."""
+    """What one line says of a step; None for what it does not say. NaN and infinity are kept.
 
-    number: int | None
+    `number` is the program's; in a log without numbers the step's place, in words.
+    """
+
+    number: int | str | None
     loss: float | None = None
     grad_norm: float | None = None
     time_ms: float | None = None
@@ -102,8 +105,15 @@ def read_step(line: str) -> Step | None:
 
 
 def read_steps(lines: Iterable[str]) -> list[Step]:
-    """Return the steps in lines of any of the programs, in their order."""
-    return list(filter(None, map(read_step, lines)))
+    """Return the steps in lines of any of the programs, in their order.
+
+    A step whose line has no number is "12 of the log", by its place among the steps.
+    """
+    steps = filter(None, map(read_step, lines))
+    return [
+        replace(step, number=f"{place} of the log") if step.number is None else step
+        for place, step in enumerate(steps, 1)
+    ]
 
 
 def _value(pattern: re.Pattern[str], line: str) -> float | None:

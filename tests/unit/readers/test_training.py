@@ -155,6 +155,16 @@ def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(
     assert place in check(lines).reason.sentence
 
 
+def test_steps_without_a_number_that_are_slow_or_not_finite_are_told_by_their_place() -> None:
+    lines = [
+        f"{{'loss': {'nan' if n == 21 else 1.8}, 'step_time': {1.0 if n < 41 else 1.4}}}"
+        for n in range(1, 61)
+    ]
+    sentence = check(lines).reason.sentence
+    assert "not finite at 1 step, 21 of the log to 21 of the log, and is finite" in sentence
+    assert "steps from 41 of the log on take 1,400 ms" in sentence
+
+
 def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
     """A loss scale that is too large makes one, and the step is not taken."""
     lines = [megatron(n, norm="inf" if n < 3 else "1.0", skipped=int(n < 3)) for n in range(1, 30)]
