@@ -94,8 +94,7 @@ def _report(document: Document, is_whole: bool) -> Report:
 def _results(document: Document) -> Results:
     """Yield a loss that is not finite or did not fall, and ranks with other parameters.
 
-    Ranks without a checksum are alike; of two checksums that are as frequent, the first one is
-    taken to be right.
+    A rank without a checksum is left out; without a majority no rank is named.
     """
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
@@ -105,12 +104,15 @@ def _results(document: Document) -> Results:
         if broken:
             words += f" on {_named(broken)}"
         yield corrupt(NOT_FINITE, words)
-    checksums = Counter(str(rank.get("checksum")) for rank in ranks)
+    summed = [rank for rank in ranks if rank.get("checksum") is not None]
+    checksums = Counter(str(rank["checksum"]) for rank in summed)
     if len(checksums) > 1:
-        usual, _ = checksums.most_common(1)[0]
-        odd = [rank for rank in ranks if str(rank.get("checksum")) != usual]
-        named = ", ".join(map(_rank, odd))
-        yield corrupt(DIFFER, f"other parameters than most on {named[:150]}")
+        usual, most = checksums.most_common(1)[0]
+        words = "ranks have different parameters: no majority agrees"
+        if 2 * most > len(summed):
+            odd = [rank for rank in summed if str(rank["checksum"]) != usual]
+            words = f"other parameters than most on {_named(odd)}"
+        yield corrupt(DIFFER, words)
     first = _first(document, _FIRST)
     last = _first(document, _LAST)
     if first is None or last is None:

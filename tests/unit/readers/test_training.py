@@ -10,6 +10,7 @@ from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
 from seatrial.readers.training import read_training
+from seatrial.readers.training_results import read_document
 from seatrial.readers.training_steps import read_step
 
 MEGATRON = (
@@ -309,3 +310,25 @@ def test_nccl_ras_status_without_errors_passes() -> None:
 def test_ranks_that_ras_lists_are_named(lines: list[str], verdict: str, words: str) -> None:
     read = check([*RAS, *lines])
     assert (read.verdict.value, words in read.reason.sentence) == (verdict, True), read.reason
+
+
+@pytest.mark.parametrize(
+    ("checksums", "words"),
+    [
+        (("a", "b"), ["ranks have different parameters: no majority agrees"]),
+        (("a", "b", "a"), ["other parameters than most on rank 1 (node-1)"]),
+        (("a", "b", "a", None), ["other parameters than most on rank 1 (node-1)"]),
+        (("a", None, None), []),
+    ],
+    ids=["one against one", "one against two", "one without", "only the first has one"],
+)
+def test_ranks_with_other_parameters_are_named_by_the_majority_of_those_that_have_a_checksum(
+    checksums: tuple[str | None, ...], words: list[str]
+) -> None:
+    ranks = [
+        {"rank": rank, "host": f"node-{rank}", "checksum": checksum}
+        for rank, checksum in enumerate(checksums)
+    ]
+    report = read_document({"throughput": 100, "ranks": ranks})
+    assert report is not None
+    assert [result.words for result in report.results] == words
