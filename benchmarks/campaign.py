@@ -99,7 +99,7 @@ def _judge(store: Store, state: CampaignState, parts: Sequence[str]) -> list[str
     """The parts that are named: by what rose, and by the drift of clocks and of each phase's
     rate.
     """
-    series = [series_of(state, store, metric) for metric in (*GAUGES, *COUNTERS)]
+    series = [series_of(state, store, metric, {}) for metric in (*GAUGES, *COUNTERS)]
     check, _ = minutes_check(series)
     by_hour = [*filter(None, map(hourly, series))]
     measured = [

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from seatrial.campaign.drift import DRIFT, drift_check, phase_numbers
+from seatrial.campaign.drift import DRIFT, drift_check, other_machines, phase_numbers
 from seatrial.campaign.loop import Loop, resumed
 from seatrial.campaign.result import campaign_check
 from seatrial.campaign.rises import hourly, minutes_check, series_of
@@ -125,11 +125,13 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
         run_state.nodes = {str(node["name"]): dict(node) for node in first.nodes}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
     with run_state.attempt(DRIFT):
-        minutes = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]
+        others = other_machines(state, store)
+        metrics = store.minute_metrics(run_ids)
+        minutes = [series_of(state, store, metric, others) for metric in metrics]
         check, notes = minutes_check(minutes)
         run_state.notes += notes
         run_state.add(check)
-        numbers = phase_numbers(state, store)
+        numbers = phase_numbers(state, store, others)
         by_hour = [*filter(None, map(hourly, minutes))]
         one_machine = bool(first and first.setup and first.setup.one_machine)
         run_state.add(drift_check(numbers, one_machine=one_machine, minutes=by_hour))

@@ -48,9 +48,9 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
         return []
     bands = []
     for metric in store.minute_metrics([phase.run_id for phase in state.counted]):
-        minutes = series_of(state, store, metric)
+        minutes = series_of(state, store, metric, {})
         bands.append(_band(_title(metric), by_hour(minutes)))
-    for phases in phase_numbers(state, store):
+    for phases in phase_numbers(state, store, {}):
         for columns in alike(phases.series):
             first = phases.series[columns[0]]
             if "message_bytes" in first.conditions:

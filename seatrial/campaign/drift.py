@@ -7,7 +7,7 @@ none. The test of Mann and Kendall decides whether there is a trend (Mann, Econo
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
+from seatrial.history.machines import earlier_names
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement, Suspect
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from seatrial.history.store import Store
 
+OtherMachines = Mapping[str, Set[str]]  # names of nodes, by run
 DRIFT = "drift"
 LEAST_PHASES = 7  # least phases of a suite: with fewer, chance alone makes a trend
 _LEAST_PEERS = 3  # least parts of one kind to compare each with their median
@@ -92,8 +94,20 @@ def drift_check(
     )
 
 
-def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
-    """Read the numbers of the phases of each suite.
+def other_machines(state: CampaignState, store: "Store") -> OtherMachines:
+    """Return the names that were those of other machines than at the end, by the run of the phase.
+
+    Raises SeatrialError if the history cannot be read.
+    """
+    by_run = store.hardware([phase.run_id for phase in state.counted])
+    newest = {node: own for then in by_run.values() for node, own in then.items()}
+    return {run_id: earlier_names(newest, then).keys() for run_id, then in by_run.items()}
+
+
+def phase_numbers(
+    state: CampaignState, store: "Store", others: OtherMachines
+) -> list[PhaseNumbers]:
+    """Read the numbers of the phases of each suite, without those of `others`.
 
     The series are those of the suite's first phase. Raises SeatrialError if the history cannot be
     read.
@@ -107,6 +121,9 @@ def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
         began_s = [phase.began_s for phase in phases]
         series = store.measurements(run_ids[0])
         readings = _table(store, run_ids, series)
+        for row, run_id in zip(readings, run_ids, strict=True):
+            if replaced := others.get(run_id):
+                row[[not replaced.isdisjoint(m.subject.nodes) for m in series]] = np.nan
         numbers.append(
             PhaseNumbers(suite=suite, began_s=np.array(began_s), series=series, readings=readings)
         )

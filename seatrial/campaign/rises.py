@@ -2,12 +2,13 @@
 numbers to check for drift.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from seatrial.campaign.drift import PhaseNumbers
+from seatrial.campaign.drift import OtherMachines, PhaseNumbers
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.history.minutes import MetricMinutes
@@ -32,17 +33,22 @@ _HOUR_S = 3600.0
 _BINS = 12  # number of intervals of a campaign with fewer hours
 
 
-def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinutes:
+def series_of(
+    state: CampaignState, store: "Store", metric: str, others: OtherMachines
+) -> MetricMinutes:
     """Join the readings of a metric in all phases, at the time of the campaign.
 
-    Raises SeatrialError if the history cannot be read.
+    The parts of `others` have names of their own, as their counters began elsewhere. Raises
+    SeatrialError if the history cannot be read.
     """
     tables = []
     times = []
     for phase in state.counted:
         table = store.minutes(phase.run_id, metric)
         if table is not None:
-            tables.append(table)
+            replaced = others.get(phase.run_id, ())
+            parts = [_part_then(part, replaced) for part in table.parts]
+            tables.append(replace(table, parts=parts))
             times += [phase.began_s + at for at in table.times_s]
     parts = sorted(_parts_of(tables))
     place = {part: column for column, part in enumerate(parts)}
@@ -55,6 +61,12 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
         readings[first:end, columns] = table.readings
         first = end
     return MetricMinutes(metric, parts, times, readings)
+
+
+def _part_then(part: str, replaced: Collection[str]) -> str:
+    """Return the name of a part, with a mark at the name of a node that was `replaced` since."""
+    node, _, _ = part.partition("/")
+    return part.replace(node, f"{node} (replaced)", 1) if node in replaced else part
 
 
 def _parts_of(tables: Sequence[MetricMinutes]) -> set[str]:
