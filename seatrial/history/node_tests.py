@@ -91,12 +91,13 @@ def _blamed(result: RunResult) -> dict[str, Outcome]:
 
 def _unblamed(result: RunResult, *, is_alone: bool) -> Outcome:
     """Return the verdict and code of the nodes that no suspect names."""
+    passed = Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
     if result.passed:
-        return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
+        return passed
     if is_alone:
         return result.verdict, result.reason.code
     open_checks = [check for check in result.checks if not check.passed and not check.suspects]
     if not open_checks and result.checks:
-        return Verdict.PASS, None
+        return passed
     code = result.reason.code if not result.verdict.is_fault else UNATTRIBUTED
     return Verdict.INCONCLUSIVE, code
