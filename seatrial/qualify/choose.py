@@ -12,6 +12,8 @@ from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import Evidence
+from seatrial.text.hostlist import host_list
+from seatrial.text.words import nearest_of
 
 DUE_AT = 0.5  # share of the greatest age from which a node is due
 
@@ -60,8 +62,9 @@ def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNo
     by_name = {node.name: node for node in nodes}
     for name in names:
         if name not in by_name:
+            legal = nearest_of(name, by_name) or f"legal: {host_list(by_name)}"
             raise InputError(
-                f"node {name[:80]!r}: is no node that the cluster file lets tests have"
+                f"node {name[:80]!r}: is no node that the cluster file lets tests have; {legal}"
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

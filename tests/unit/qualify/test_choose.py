@@ -74,6 +74,16 @@ def test_named_nodes_are_candidates_whatever_their_age_and_state() -> None:
         chosen(nodes, selection=Selection(("n9",)))
 
 
+@pytest.mark.parametrize(
+    ("name", "legal"), [("node10", "nearest: n10"), ("x", r"legal: n\[10-12\]")]
+)
+def test_a_mistyped_node_is_refused_with_the_nearest_else_the_legal_ones(
+    name: str, legal: str
+) -> None:
+    with pytest.raises(InputError, match=f"; {legal}$"):
+        chosen(idle("n10", "n11", "n12"), selection=Selection((name,)))
+
+
 def test_a_node_at_the_gate_or_in_doubt_has_a_job_of_its_own() -> None:
     nodes = [ServiceNode("n9", "gated"), *idle("n0", "n1", "n2", "n3")]
     evidence = Evidence.of([node_test("n1", FAIL, 1, "ecc")], NOW)
