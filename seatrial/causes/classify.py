@@ -97,6 +97,10 @@ _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
 _WRAPPED = frozenset({"mpirun", "ssh", "cuda"})
 _NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
+# An information of NCCL is at most a note, and most logs are little else
+_OF_INFO = tuple(
+    cause for cause in _LINES if cause.program in ("nccl", "cuda") and cause.severity == "note"
+)
 _ERRORISH = lazy(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most "
     r"recent call last\)"
@@ -337,10 +341,11 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -
     All needles are looked for at once, since most show none.
     """
     lower = text.lower()
-    if not _NEEDLES.is_any_in(lower):
-        return None
     prefix = _prefix_of(text)
-    for cause in _LINES:
+    is_info = prefix is not None and prefix[2] == "INFO"
+    if not is_info and not _NEEDLES.is_any_in(lower):
+        return None
+    for cause in _OF_INFO if is_info else _LINES:
         if cause.needle not in lower or (programs and cause.program not in programs):
             continue
         match = _match_nccl(cause, text, prefix) if prefix else None
@@ -359,12 +364,10 @@ def _prefix_of(text: str) -> Match | None:
 
 
 def _match_nccl(cause: Cause, text: str, prefix: Match) -> Match | None:
-    """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at
-    most a note.
-    """
+    """Match a line behind NCCL's prefix; of an information, `cause` is a note."""
     if cause.program == "nccl-tests" and not prefix[2] and not text.startswith("Last error"):
         return compiled(cause).match(text)
-    if cause.program not in ("nccl", "cuda") or (prefix[2] == "INFO" and cause.severity != "note"):
+    if cause.program not in ("nccl", "cuda"):
         return None
     pattern = compiled(cause) if cause.program == "nccl" else compiled(cause, _OF_CUDA)
     return pattern.search(text, prefix.end(), prefix.end() + _MAX_MESSAGE)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from seatrial.text.lazy_pattern import any_word
@@ -54,6 +55,7 @@ class LogLine(NamedTuple):
     rank: int | None
 
 
+@lru_cache(1)  # several readers take each line
 def clean(raw: str) -> LogLine:
     """Return `raw` without line end, colours, control characters and the prefixes of launchers;
     indentation stays.

@@ -1,12 +1,15 @@
 """Causes of failure in logs."""
 
 import re
+import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from seatrial.causes import classify
+from seatrial.causes.table import CAUSES, Cause
 from tests.unit.causes.printed import LINES, OTHER_VERSIONS
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
@@ -401,3 +404,22 @@ def test_ranks_whose_line_names_no_group_are_among_those_that_wait() -> None:
         "work: 1579.",
     ]
     assert "ranks 3, 4 waited for ranks that do not report" in classify(lines)[0].cause
+
+
+def test_informations_of_nccl_are_compared_with_the_few_causes_that_they_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Logs of NCCL_DEBUG=INFO have hundreds of thousands of such lines, most with some needle."""
+    walks = []
+
+    class Counted(tuple[Cause, ...]):
+        def __iter__(self) -> Iterator[Cause]:
+            walks.append(1)
+            return super().__iter__()
+
+    module = sys.modules[classify.__module__]
+    monkeypatch.setattr(module, "_LINES", Counted(cause for cause in CAUSES if cause.needle))
+    lines = [f"{NCCL}NCCL INFO Channel {n}/0 : 3[3] -> 1[3] via NET/IB/{n}" for n in range(99)]
+    assert not classify([*lines, f"{NCCL}NCCL INFO NCCL_IB_HCA set by environment to mlx5_0"])
+    assert not walks
+    assert classify([f"{NCCL}NCCL WARN Cuda failure 'out of memory'"]) and walks
