@@ -50,16 +50,29 @@ class Claim:
     is_placed: bool = True
 
 
-def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> Claim:
-    """Return what was claimed, its gaps filled by the sweep's log, else by the other logs of the
-    same run.
+def telling(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """Return the few sweeps that fill the gaps of the others, in their order: the first that names
+    its hardware, and the first of each number of ranks that shows where these ran.
     """
-    sweeps = (sweep, *all_sweeps)
+    first: dict[object, Sweep] = {}
+    for sweep in sweeps:
+        if _hardware(sweep):
+            first.setdefault("hardware", sweep)
+        if _layout(sweep):
+            first.setdefault(sweep.ranks, sweep)
+    return list(first.values())
+
+
+def claim_of(sweep: Sweep, others: Sequence[Sweep], config: LogsConfig) -> Claim:
+    """Return what was claimed, its gaps filled by the sweep's log, else by the `telling` ones of
+    the same run.
+    """
+    sweeps = (sweep, *others)
     hardware = config.hardware or next(filter(None, map(_hardware, sweeps)), None) or ""
     claim = Claim(hardware, config.nodes or 1, config.gpus_per_node, config.fabric)
     if config.nodes is not None:
         return claim
-    same_ranks = (other for other in all_sweeps if other.ranks == sweep.ranks)
+    same_ranks = (other for other in others if other.ranks == sweep.ranks)
     layout = _layout(sweep) or next(filter(None, map(_layout, same_ranks)), None)
     if layout is None:  # of a log without rows the causes count, wherever its ranks were
         ranks = sweep.ranks or usual_gpus(hardware) or 1

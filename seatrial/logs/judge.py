@@ -17,11 +17,11 @@ from seatrial.checks.collectives.logs import (
     no_control,
     settings_of,
     switched_off,
-    treatment_of,
+    treatments_of,
 )
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.logs.against import checked
-from seatrial.logs.cluster import Claim, LogsConfig, claim_of, with_named_fabric
+from seatrial.logs.cluster import Claim, LogsConfig, claim_of, telling, with_named_fabric
 from seatrial.logs.numbers import judged_alone
 from seatrial.logs.outcome import begins_late, outcome_of
 from seatrial.model.reason import Reason, extended, join
@@ -82,21 +82,26 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     parts = [part for log in logs for part in _named_parts(log)]
     arms = [part for part in parts if isinstance(part, Arm)]
     sweeps = [arm.sweep for arm in arms]
-    claims = [claim_of(sweep, sweeps, config) for sweep in sweeps]
+    known = telling(sweeps)
+    claims = [claim_of(sweep, known, config) for sweep in sweeps]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
+    if any(len(sweep.hosts) >= nodes for sweep in sweeps):
+        claims = list(map(_of_one_node, sweeps, claims))
     hardware = config.hardware or ""
     for claim in claims:
         hardware = hardware or claim.hardware
 
     checks = []
     judged_arms = []
-    waiting = iter(claims)
+    waiting = zip(claims, treatments_of(arms, nodes), strict=True)
     for part in parts:
         if isinstance(part, Check):
             of_tool = against_port(part, config.fabric)
             checks.append(_judged_tool(of_tool, hardware))
         else:
-            check, judged = _judged_arm(part, arms, next(waiting), nodes)
+            claim, treatment = next(waiting)
+            is_control = treatment is not None
+            check, judged = _judged_arm(part, claim, is_control, several=len(arms) > 1)
             checks.append(check)
             judged_arms.append(judged)
     for log in logs:
@@ -170,16 +175,11 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
             yield Arm(f"{name}{suffix}", sweep)
 
 
-def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
-    """Return the check of one sweep among `arms`, and its arm with the plateau.
-
-    `nodes` is the number of nodes of the whole run.
-    """
-    claimed = _of_one_node(arm, arms, claimed, nodes)
+def _judged_arm(arm: Arm, claimed: Claim, is_control: bool, *, several: bool) -> tuple[Check, Arm]:
+    """Return the check of one sweep, and its arm with the plateau; `several` if there are more."""
     claim = with_named_fabric(claimed, arm.sweep)
-    is_control = treatment_of(arm, arms, nodes) is not None
     outcome = outcome_of(arm.sweep, claim, is_control)
-    named = _named(arm, outcome, several=len(arms) > 1)
+    named = _named(arm, outcome, several=several)
     check = checked(named, arm.sweep, claim, is_control)
     notes = _notes(arm.sweep, claim, claimed)
     check = replace(check, reason=join((check.reason, *notes)))
@@ -205,13 +205,11 @@ def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
         yield older
 
 
-def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
-    """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
-    if not any(len(other.sweep.hosts) >= nodes for other in arms):
-        return claim
-    settings = settings_of(arm.sweep)
+def _of_one_node(sweep: Sweep, claim: Claim) -> Claim:
+    """Claim a single node for a sweep of the arm inside a node, where another is of all nodes."""
+    settings = settings_of(sweep)
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
-    if not is_inside or len(arm.sweep.hosts) != 1:
+    if not is_inside or len(sweep.hosts) != 1:
         return claim
     return replace(claim, nodes=1, fabric=None)
 

@@ -203,17 +203,24 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
     }
 
 
-def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
-    """Return the arm to compare `control` with, or None: same collective and ranks, with fewer
-    links off.
+def treatments_of(arms: Sequence[Arm], nodes: int) -> list[Arm | None]:
+    """Return for each arm the one to compare it with, or None: the first of the same collective
+    and ranks with fewer links off.
     """
-    off = _effective_switches(control.sweep, nodes)
-    tested = (control.sweep.collective, control.sweep.ranks)
-    for arm in arms:
-        is_same = (arm.sweep.collective, arm.sweep.ranks) == tested
-        if is_same and _effective_switches(arm.sweep, nodes) < off:
-            return arm
-    return None
+    kinds = [
+        (arm.sweep.collective, arm.sweep.ranks, frozenset(_effective_switches(arm.sweep, nodes)))
+        for arm in arms
+    ]
+    first_of_kind: dict[tuple[str | None, int | None, frozenset[str]], Arm] = {}
+    for kind, arm in zip(kinds, arms, strict=True):
+        first_of_kind.setdefault(kind, arm)  # thousands of sweeps are of a few kinds
+    treatments = []
+    for *tested, off in kinds:
+        fewer_off = (
+            arm for kind, arm in first_of_kind.items() if [*kind[:2]] == tested and kind[2] < off
+        )
+        treatments.append(next(fewer_off, None))
+    return treatments
 
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
@@ -222,8 +229,7 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     Arms without a plateau are ignored.
     """
     reasons = []
-    for control in arms:
-        treatment = treatment_of(control, arms, nodes)
+    for control, treatment in zip(arms, treatments_of(arms, nodes), strict=True):
         if treatment is None:
             continue
         slow = control.plateau_gb_s

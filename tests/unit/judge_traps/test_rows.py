@@ -1,6 +1,8 @@
 """Logs that were read wrongly once: their rows, what they are held against, and who took part."""
 
 import json
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -300,3 +302,20 @@ def test_a_program_that_ends_with_an_exception_beside_a_healthy_sweep_does_not_p
         judgement.verdict is Verdict.FAIL
         and "an exception that nothing caught" in judgement.reason.sentence
     )
+
+
+def test_the_work_for_each_of_many_sweeps_does_not_grow_with_their_number() -> None:
+    """A night's log may hold thousands of sweeps; bare rows say nothing of the hardware."""
+    bare = "".join(line + "\n" for line in log_text(HEALTHY).splitlines() if "#" not in line)
+
+    def calls(sweeps: int) -> int:
+        called = Counter[str]()
+        sys.setprofile(lambda frame, event, _: called.update([frame.f_code.co_name]))
+        try:
+            judged(f"=== run\n{bare}" * sweeps, LogsConfig())
+        finally:
+            sys.setprofile(None)
+        asked = ("_effective_switches", "_layout", "_hardware", "hosts")
+        return sum(called[name] for name in asked)
+
+    assert 0 < calls(40) <= 2.1 * calls(20)
