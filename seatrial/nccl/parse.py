@@ -20,7 +20,7 @@ from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
-from seatrial.nccl.sweeps import SweepReader
+from seatrial.nccl.sweeps import LabelledReader
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import MAX_LINE
 
@@ -291,10 +291,10 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
 
     Raises NothingFoundError where they hold neither a sweep nor a known cause of failure.
     """
-    reader = SweepReader(source)
+    reader = LabelledReader(source)
     for line in lines:
         reader.feed(line)
-    return reader.sweeps() or nothing_found(source)
+    return reader.first.sweeps() or nothing_found(source)
 
 
 def nothing_found(source: str, head: str = "") -> NoReturn:

@@ -1,9 +1,7 @@
-"""From lines to events, and from events to sweeps: where one program's output ends and the next
-one's begins.
-"""
+"""From events to sweeps: where one program's output ends and the next one's begins."""
 
 import re
-from dataclasses import dataclass
+from itertools import count
 
 from seatrial.causes.classify import nccl_version
 from seatrial.nccl.draft import (
@@ -16,268 +14,24 @@ from seatrial.nccl.draft import (
     named_collective,
     never_started,
 )
-from seatrial.nccl.header import (
-    Average,
-    Bounds,
-    ColumnLayout,
-    Mark,
-    Prologue,
-    command_ranks,
-    program,
-    read_mark,
-)
+from seatrial.nccl.events import Other, TableLineReader
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, Prologue
 from seatrial.nccl.model import Device, Row, Sweep
-from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
 from seatrial.nccl.transport import TransportReader
 from seatrial.nccl.without_mpi import without_mpi
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import clean, unwrapped
 
-_MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
-_MAX_HOSTS = 4096
-_MAX_FOREIGN = 200  # lines other than NCCL's own between two pieces of a row
-_NCCL = re.compile(
-    r"(?:\[\d{4}-[\d\-:. ]+\] ?)?"
-    r"(?<![A-Za-z0-9])(?P<host>[A-Za-z0-9][\w.\-]{0,252}+):\d+:\d+ \[-?\d+\] "
-    r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?:INFO|WARN|TRACE|ABORT)"
-)
-# The beginning of a mark, or of a row cut before its type.
-_BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
-# An empty line, or the text above and below the names of the columns.
-_TITLES = re.compile(
-    r"\A[#\s]*+(?:(?:out-of-place|in-place|\((?:B|elements|us|GB/s)\))(?:\s++|$))*+$"
-)
 _MAX_SWEEPS = 10_000
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
+_MAX_LABELS = 4096
+HOST = re.compile(r"([A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
+_POD = lazy(r"(\[pod/[^\]\s]+\] |\A[\w./-]+ *\| )")  # around labels of ranks
+_BEGINS = lazy(rf"(?: |{HOST.pattern})?# (?:nThread|nccl-tests version|Collective test starting)")
+_NUMBER = lazy(r"\d+:(?! #)")  # of a line, by grep -n
 # What a script prints between bare rows
 _HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """Any other line.
-
-    `text` is without prefixes, `rank` that of a launcher's label. A line may name an nccl-tests
-    program, and so a collective; a command line also says how many ranks it asks for.
-    """
-
-    text: str
-    rank: int | None = None
-    program: str | None = None
-    command_ranks: int | None = None
-
-
-Event = Row | Mark | Other
-Events = list[Event]
-
-
-class TableLineReader:
-    """Read one line at a time.
-
-    nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line
-    may stand between two pieces, or be glued to one of them. What NCCL wrote is cut out; the pieces
-    are joined until they are a row.
-    """
-
-    def __init__(self) -> None:
-        self.layout: ColumnLayout | None = None
-        self._pending = ""
-        self._foreign = 0
-        self._hosts: set[str] = set()
-        self._in_place_only = False
-        self._last_table_line = ""
-        self._doubled = False
-        self._command = ""  # the lines before this one that end in a backslash
-
-    def feed(self, raw: str) -> Events:
-        """Return the events of one line, in order; most lines have one."""
-        text, rank = clean(raw)
-        if " NCCL " not in text:
-            return self._whole_line(text, rank)
-        head, log = self._split(text)
-        if not log:
-            return self._whole_line(text, rank)
-        return [*self._piece(head), Other(log, rank)]
-
-    def restart(self) -> None:
-        """Forget the table: what follows belongs to another sweep.
-
-        The hosts that were seen are kept.
-        """
-        self.layout = None
-        self._pending = ""
-
-    def _split(self, text: str) -> tuple[str, str]:
-        """Return the text before a line of NCCL's log that was glued to it, and that line."""
-        match = _NCCL.search(text)
-        if match is None:
-            return text, ""
-        head = text[: match.start()]
-        cut = match.start()
-        if match.start("host") == cut:  # no [time stamp] in between
-            digits = _glued_digits(head, match["host"], self._hosts)
-            if digits is None:
-                self._pending = ""
-                return "", text[cut:]
-            cut += digits
-        if not text[:cut].strip():
-            self._learn_host(match["host"])
-        return text[:cut], text[cut:]
-
-    def _learn_host(self, host: str) -> None:
-        if len(self._hosts) < _MAX_HOSTS:
-            self._hosts.add(host)
-
-    def _piece(self, head: str) -> Events:
-        """Take a piece of a row that has no line end of its own.
-
-        Only a row that agrees with itself is taken at once: the rest of its last number may follow.
-        """
-        if not head.strip():
-            return []
-        joined = self._pending + head
-        row = read_row(joined, self.layout)
-        if (
-            isinstance(row, Row)
-            and self.layout is not None
-            and consistent(row, cpu_time=self._cpu_time)
-        ):
-            self._pending = ""
-            return [row]
-        if not self._pending and row == "no" and not _BEGINNING.match(head):
-            return [Other(head)]
-        self._hold(joined)
-        return []
-
-    def _whole_line(self, text: str, rank: int | None) -> Events:
-        """Take a line that ends where the program ended it: it may complete the pieces held so
-        far.
-        """
-        if self._pending.lstrip().startswith("#"):
-            return self._complete_comment(text, rank)
-        mark = read_mark(text, in_place_only=self._in_place_only)
-        if mark is not None:
-            return self._mark(mark, text)
-        if self._pending and (joined := self._joined(text)):
-            return [joined]
-        row = read_row(text, self.layout)
-        if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
-            self._pending = ""
-            is_copy = self._repeats(text) and (row.size or self._doubled)
-            return [] if is_copy else [row]
-        if row == "short":
-            self._hold(text)
-            return []
-        piece = ""
-        if row == "glued":
-            piece = glued_piece(text)
-        events = self._other(text[len(piece) :], rank)
-        if piece:
-            self._hold(piece)
-        return events
-
-    def _complete_comment(self, text: str, rank: int | None) -> Events:
-        """Complete the held beginning of a header or footer line with this text, or read the text
-        on its own.
-        """
-        held = self._pending
-        self._pending = ""
-        alone = read_mark(text) is not None
-        mark = read_mark(held if alone else held + text)
-        events: Events = []
-        if mark is not None:
-            events = self._mark(mark, held)
-        if events and not alone:
-            return events
-        return events + self._whole_line(text, rank)
-
-    def _mark(self, mark: Mark, text: str) -> Events:
-        """Take a header or footer line; one that is printed twice counts once."""
-        if self._repeats(text):
-            self._doubled = self._doubled or isinstance(mark, ColumnLayout)
-            return []
-        self._pending = ""
-        if isinstance(mark, ColumnLayout):
-            self.layout = mark
-            self._doubled = False
-        elif isinstance(mark, Device):
-            self._learn_host(mark.host)
-        return [mark]
-
-    def _other(self, text: str, rank: int | None) -> Events:
-        """Take a line without nccl-tests output; too many of them mean that a held piece was not
-        part of a row.
-        """
-        if self._pending:
-            self._foreign += 1
-            if self._foreign > _MAX_FOREIGN:
-                self._pending = ""
-        if _TITLES.match(text):
-            if "in-place" in text:
-                self._in_place_only = "out-of-place" not in text
-            return []
-        command = (self._command + text)[-4096:]
-        self._command = ""
-        if text.endswith("\\"):  # the next line goes on with the command
-            self._command = command[:-1]
-            return [Other(text, rank)]
-        name = program(command)
-        ranks = command_ranks(command) if name else None
-        return [Other(text, rank, name, ranks)]
-
-    def _joined(self, text: str) -> Row | None:
-        """Return the row that the pieces held so far and this text make, if they make one."""
-        for piece in (text, text.lstrip()):
-            row = read_row(self._pending + piece, self.layout)
-            if isinstance(row, Row) and consistent(row, cpu_time=self._cpu_time):
-                self._pending = ""
-                return row
-        # The middle of a row is nothing but numbers.
-        is_middle = len(text) < 200 and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)
-        if is_middle and any(c.isdigit() for c in text):
-            self._hold(self._pending + text)
-        return None
-
-    @property
-    def _cpu_time(self) -> bool:
-        """Whether the column of times is the CPU's, by which no rate can be told."""
-        return self.layout is not None and self.layout.cpu_time
-
-    def _hold(self, text: str) -> None:
-        """Keep a piece for the next line, but none that is longer than any row."""
-        self._pending = ""
-        if len(text) <= _MAX_PENDING:
-            self._pending = text
-        self._foreign = 0
-
-    def _repeats(self, text: str) -> bool:
-        """Return whether this line of the table repeats the last one: output that reached the file
-        twice.
-        """
-        same = text == self._last_table_line
-        self._last_table_line = text
-        return same
-
-
-def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
-    """Return how many characters at the start of `host` belong to the row before it: `-1` and `0`
-    stick to host names.
-
-    None if a digit may be the row's or the host's and no other line of that host decides it.
-    """
-    if host in known:
-        return 0
-    endings = [len(name) for name in known if host.endswith(name) and len(name) < len(host)]
-    if endings:
-        return len(host) - max(endings)
-    if not head.strip():
-        return 0
-    is_cut = head.endswith("-") and host.startswith("1")
-    if is_cut or head.endswith("N/"):
-        return 1
-    if host[0].isdigit():
-        return None
-    return 0
 
 
 class SweepReader:
@@ -293,7 +47,8 @@ class SweepReader:
         self._name = named_collective(source)
         self._lines = TableLineReader()
         self._drafts: list[Draft] = [Draft()]
-        self._rows = 0
+        self._all = [self._drafts]  # and those of other labels
+        self._rows = count(1)
         self._next_command: Other | None = None
         self._heading = False
         self._next_transport = TransportReader()
@@ -328,7 +83,7 @@ class SweepReader:
         failure.
         """
         sweeps = []
-        for group in without_mpi(self._drafts):
+        for group in without_mpi([draft for drafts in self._all for draft in drafts]):
             if isinstance(group, Sweep):
                 sweeps.append(group)
             elif group.seen:
@@ -344,10 +99,19 @@ class SweepReader:
     @property
     def begun(self) -> int:
         """The number of sweeps so far, the one included that has only causes of failure."""
-        begun = len(self._drafts)
+        begun = sum(map(len, self._all))
         if not self._draft.seen and not self._draft.findings.findings():
             begun -= 1
         return begun
+
+    def apart(self) -> "SweepReader":
+        """Return a reader for other lines of the log; this one's limits and `sweeps` are of
+        both.
+        """
+        other = SweepReader()
+        self._all.append(other._drafts)
+        other._all, other._rows = self._all, self._rows
+        return other
 
     @property
     def _draft(self) -> Draft:
@@ -357,7 +121,7 @@ class SweepReader:
         """Return the draft that an event of `phase` belongs to: a new one where the last one is
         past that phase.
         """
-        if repeated and len(self._drafts) < _MAX_SWEEPS:
+        if repeated and sum(map(len, self._all)) < _MAX_SWEEPS:
             self._drafts.append(Draft(transport=self._next_transport))
             self._next_transport = TransportReader()
             for text in self._exports:
@@ -400,8 +164,7 @@ class SweepReader:
             again = row.size <= last.rows[-1].size
         draft = self._draft_for(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
         self._heading = False
-        self._rows += 1
-        if self._rows > MAX_ROWS:
+        if next(self._rows) > MAX_ROWS:
             draft.dropped_rows += 1
         elif row.sides:
             draft.rows.append(row)
@@ -437,6 +200,33 @@ class SweepReader:
             draft.findings.feed(text, event.rank)
             if event.program:
                 _hint(draft, event)
+
+
+class LabelledReader:
+    """Take the lines of a log as a `SweepReader` does.
+
+    Where lines with several labels begin a table, those of each label are read apart: a program ran
+    for each of them, on each node by itself or without MPI. All other lines stay with the first.
+    """
+
+    def __init__(self, source: str = "") -> None:
+        self.first = SweepReader(source)
+        self._by_label: dict[str | int | None, SweepReader] = {}
+
+    def feed(self, raw: str) -> None:
+        """Take one line."""
+        text, rank = clean(raw)
+        begins = "#" in text and _BEGINS.match(text) and not _NUMBER.match(raw)
+        reader = self.first
+        if begins or len(self._by_label) > 1:
+            found = _POD.search(raw[:400]) or (rank is None and HOST.match(text))
+            label = found[1] if found else rank
+            if begins and label is not None and len(self._by_label) < _MAX_LABELS:
+                if self._by_label and label not in self._by_label:
+                    reader = reader.apart()
+                self._by_label.setdefault(label, reader)
+            reader = self._by_label.get(label, self.first)
+        reader.feed(raw)
 
 
 def _hint(draft: Draft, command: Other) -> None:

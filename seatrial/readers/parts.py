@@ -17,7 +17,7 @@ from typing import TextIO
 from seatrial.model.errors import NothingFoundError
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Sweep, SweepReader
+from seatrial.nccl import Sweep
 from seatrial.nccl.parse import (
     MAX_JSON,
     PEEK,
@@ -27,6 +27,7 @@ from seatrial.nccl.parse import (
     parse_json,
     stream_lines,
 )
+from seatrial.nccl.sweeps import HOST, LabelledReader
 from seatrial.readers.report import Reader, Report, check_of
 from seatrial.readers.table import READERS
 from seatrial.text.wrapping import Words, clean, unwrapped
@@ -40,7 +41,6 @@ _MAX_LABELS = 4096
 _MAX_MARKS = 1000
 _MAX_REFUSED = 5
 _NEEDLES = Words(needle for reader in READERS for needle in reader.needles)
-_HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _NCCL_TESTS = re.compile(
     r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place"
 )
@@ -84,7 +84,7 @@ class PartReader:
 
     def __init__(self, source: str, name: str) -> None:
         """Begin a text; `source` is its name for messages, `name` what its checks are called."""
-        self._sweeps = SweepReader(source)
+        self._sweeps = LabelledReader(source)
         self._name = name
         self._open: dict[str, dict[Reader, _Open]] = {}  # by label and tool, the latest last
         self._labels: set[str] = set()  # hosts that lines of reports began with
@@ -112,7 +112,7 @@ class PartReader:
     def parts(self) -> Parts:
         """Return the parts in the order of the text; empty if it has none."""
         self._close_all()
-        parts: Parts = list(self._sweeps.sweeps())
+        parts: Parts = list(self._sweeps.first.sweeps())
         latest_first = sorted(self._reports, key=itemgetter(0), reverse=True)
         for (sweeps_before, _), label, report in latest_first:
             parts.insert(sweeps_before, check_of(report, self._name, label))
@@ -131,10 +131,10 @@ class PartReader:
             return False
         if self._take_of(text, label, begins):
             return True
-        match = _HOST.match(text) if begins or self._labels else None
+        match = HOST.match(text) if begins or self._labels else None
         if match is None:
             return False
-        host = match["host"]
+        host = match[1]
         may_be_label = host in self._labels or len(self._labels) < _MAX_LABELS
         if not may_be_label or not self._take_of(text[match.end() :], host, begins):
             return False
@@ -188,7 +188,7 @@ class PartReader:
         before = self._open.get(label, {}).get(reader)
         if before:
             self._close(before)
-        place = (self._sweeps.begun, self._begun)
+        place = (self._sweeps.first.begun, self._begun)
         part = _Open(reader, label, place)
         self._open.setdefault(label, {})[reader] = part
         self._begun += 1

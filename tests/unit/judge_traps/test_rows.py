@@ -319,3 +319,18 @@ def test_the_work_for_each_of_many_sweeps_does_not_grow_with_their_number() -> N
         return sum(called[name] for name in asked)
 
     assert 0 < calls(40) <= 2.1 * calls(20)
+
+
+@pytest.mark.parametrize("label", ["{}: ", "node-{}: ", "[pod/nccl-{}/main] ", "[1,{}]<stdout>:"])
+def test_sweeps_of_several_nodes_at_once_are_told_apart_by_the_labels_of_their_lines(
+    label: str,
+) -> None:
+    logs = [log_text([factor * busbw for busbw in HEALTHY]) for factor in (1, 0.6, 1)]
+    lines = [
+        label.format(node) + line.replace("on node-0", f"on node-{node}")
+        for together in zip(*(log.splitlines() for log in logs), strict=True)
+        for node, line in enumerate(together)
+    ]
+    judgement = judged("\n".join(lines))
+    assert [check.verdict for check in judgement.checks] == [judged(log).verdict for log in logs]
+    assert len({check.verdict for check in judgement.checks}) == 2

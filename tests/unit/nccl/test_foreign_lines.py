@@ -8,8 +8,8 @@ from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_lines
+from seatrial.nccl.events import _glued_digits
 from seatrial.nccl.header import Bounds, _plain_mark
-from seatrial.nccl.sweeps import _glued_digits
 
 _SIDE = "time   algbw   busbw  #wrong"
 SIZES = [1 << power for power in range(27, 33)]

@@ -36,7 +36,7 @@ MODULES = (
         *(f"readers.{name}" for name in READERS),
         "nccl.transport",
     ),
-    *("text.wrapping", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
+    *("text.wrapping", "nccl.rows", "nccl.header", "nccl.parse", "nccl.events", "nccl.sweeps"),
 )
 PIECES = (
     *(
