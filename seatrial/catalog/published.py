@@ -309,18 +309,15 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
     (`swept_sizes`).
     """
     setup = part_of(measurement, setup)
+    figure = from_training(measurement, setup) or from_llama(measurement, setup)
     # Inside a node a forced tree reaches half of what is published of rings and NVLS
     is_tree = setup.nodes == 1 and measurement.conditions.get("algorithm") == "Tree"
+    if not figure and not is_tree:
+        figure = _from_catalog(measurement, setup, sizes) or from_reach(measurement, setup, sizes)
     candidates = (
         from_physics(measurement, setup),
         from_port(measurement, setup),
-        from_training(measurement, setup)
-        or from_llama(measurement, setup)
-        or (
-            None
-            if is_tree
-            else _from_catalog(measurement, setup, sizes) or from_reach(measurement, setup, sizes)
-        ),
+        figure,
         from_links(measurement, setup, max(sizes, default=None)),
     )
     return [baseline for baseline in candidates if baseline]
