@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.catalog import with_links
+from seatrial.catalog import unknown_fabric, with_links
 from seatrial.catalog.log_facts import fabric_named
 from seatrial.checks.collectives.problems import network_of
 from seatrial.config.cluster import Cluster
@@ -370,3 +370,15 @@ def test_two_nodes_without_nvls_are_judged_by_a_ring_but_may_exceed_it() -> None
             log_text([0.8 * value, 0.9 * value, value, value, value], 16, 2, before), config
         )
         assert result.verdict is verdict, result.reason
+
+
+@pytest.mark.parametrize(
+    ("fabric", "nearest"), [("IB-8x4000G", "IB-8x400G"), ("RoCE-8x40000G", "RoCE-8x400G")]
+)
+def test_a_rate_that_no_port_has_is_refused_with_the_nearest_fabric(
+    fabric: str, nearest: str
+) -> None:
+    assert unknown_fabric("IB-8x56G") is None and unknown_fabric("Slingshot-4x240G") is None
+    refused = unknown_fabric(fabric) or ""
+    assert refused.startswith(f"unknown fabric '{fabric}'; nearest: {nearest}, ")
+    assert "(a port has 10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600)" in refused
