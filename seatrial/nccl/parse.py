@@ -42,6 +42,8 @@ _LEGAL = (
     "log that names an error"
 )
 PEEK = 4096
+# gzip, zstd, xz, bzip2, zip
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 
 
 def looks_like_json_log(head: str) -> bool:
@@ -259,12 +261,18 @@ def parse_file(path: str | Path) -> list[Sweep]:
 
 @contextmanager
 def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
-    """Open a log as text. Raises InputError for one that cannot be read."""
+    """Open a log as text.
+
+    Raises InputError for one that cannot be read, NothingFoundError for one that is compressed.
+    """
     try:
         with Path(path).open("rb") as raw:
+            start = raw.peek(5)
+            if start.startswith(_COMPRESSED):
+                raise NothingFoundError(f"{path} is compressed; decompress it first")
             # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice
             # for it.
-            encoding = "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             with TextIOWrapper(raw, encoding=encoding, errors="replace") as stream:
                 yield stream
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name

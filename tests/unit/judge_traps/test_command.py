@@ -1,5 +1,6 @@
 """The command `seatrial judge` on logs and folders: its exit status and what it prints."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -257,3 +258,16 @@ def test_the_worst_log_decides_and_every_judgement_names_its_log() -> None:
         "a",
         "b",
     }
+
+
+def test_a_compressed_log_is_said_to_be_compressed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = tmp_path / "all_reduce.log.gz"
+    packed.write_bytes(gzip.compress(log_text(HEALTHY).encode()))
+    for name in ("judge", "parse"):
+        assert command(name, str(packed)) == 2
+        assert f"{packed} is compressed; decompress it first" in capsys.readouterr().err
+    (tmp_path / "other.log").write_text(log_text(HEALTHY))
+    command("judge", str(tmp_path))
+    assert "all_reduce.log.gz" in capsys.readouterr().out
