@@ -38,8 +38,8 @@ MAX_JSON = 96 << 20
 some 20 million.
 """
 _LEGAL = (
-    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's "
-    "log that names an error"
+    "legal: the text that an nccl-tests or rccl-tests program prints, a file of nccl-tests -J, or a "
+    "launcher's log that names an error"
 )
 PEEK = 4096
 # gzip, zstd, xz, bzip2, zip

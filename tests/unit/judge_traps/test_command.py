@@ -271,3 +271,13 @@ def test_a_compressed_log_is_said_to_be_compressed(
     (tmp_path / "other.log").write_text(log_text(HEALTHY))
     command("judge", str(tmp_path))
     assert "all_reduce.log.gz" in capsys.readouterr().out
+
+
+def test_what_is_legal_names_no_format_of_rccl_tests_that_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """rccl-tests -Z csv and -Z json."""
+    (tmp_path / "rccl.csv").write_text("size,type,busBw\n8,float,0.1\n")
+    assert command("judge", str(tmp_path / "rccl.csv")) == 2
+    legal = "the text that an nccl-tests or rccl-tests program prints, a file of nccl-tests -J,"
+    assert legal in capsys.readouterr().err
