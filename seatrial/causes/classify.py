@@ -87,7 +87,7 @@ _PLACES = {  # where a line of a program's can stand
         rf"(?:\A.{{0,120}}?\bslurm(?:ctld|d|stepd)(?:\[\d{{1,9}}\])?: |{_START})(?:error: "
         "|fatal: |debug: )?"
     ),
-    "shell": r"\A(?:\S{1,200}: )?(?:line )?(?:\d{1,6}: +)?",
+    "shell": r"\A ?(?:\S{1,200}: ){0,2}(?:line )?(?:\d{1,6}: +)?",
     "kernel": _KERNEL,
     "driver": rf"{_KERNEL}(?:NVRM: )?",
 }

@@ -26,6 +26,7 @@ _MAX_SWEEPS = 10_000
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
 _MAX_LABELS = 4096
+_MAX_HELD = 1 << 17  # characters
 HOST = re.compile(r"([A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _POD = lazy(r"(\[pod/[^\]\s]+\] |\A[\w./-]+ *\| )")  # around labels of ranks
 _BEGINS = lazy(rf"(?: |{HOST.pattern})?# (?:nThread|nccl-tests version|Collective test starting)")
@@ -83,7 +84,9 @@ class SweepReader:
         failure.
         """
         sweeps = []
-        for group in without_mpi([draft for drafts in self._all for draft in drafts]):
+        drafts = [draft for drafts in self._all for draft in drafts]
+        begun = [draft for draft in drafts if draft.seen]
+        for group in (*without_mpi(begun), *(draft for draft in drafts if not draft.seen)):
             if isinstance(group, Sweep):
                 sweeps.append(group)
             elif group.seen:
@@ -93,6 +96,9 @@ class SweepReader:
                 if after:
                     sweeps.append(launch_error(after))
             elif findings := group.findings.findings():
+                # Of several labels, those that print no table may be of anything
+                if len(self._all) > 1 and not any(finding.fatal for finding in findings):
+                    continue
                 sweeps.append(launch_error(findings, group.findings.nccl_version))
         return sweeps
 
@@ -205,28 +211,45 @@ class SweepReader:
 class LabelledReader:
     """Take the lines of a log as a `SweepReader` does.
 
-    Where lines with several labels begin a table, those of each label are read apart: a program ran
-    for each of them, on each node by itself or without MPI. All other lines stay with the first.
+    Where lines with several labels begin a table, those of each label are read apart, as logs of
+    their own: a program ran for each of them, on each node by itself or without MPI.
     """
 
     def __init__(self, source: str = "") -> None:
         self.first = SweepReader(source)
-        self._by_label: dict[str | int | None, SweepReader] = {}
+        self._source = source
+        self._begun: dict[str | int, None] = {}  # labels of tables
+        self._by_label: dict[str | int | None, SweepReader] = {}  # once there are several
+        self._held: list[str] = []  # until then, to read them again
+        self._room = _MAX_HELD
 
     def feed(self, raw: str) -> None:
         """Take one line."""
         text, rank = clean(raw)
         begins = "#" in text and _BEGINS.match(text) and not _NUMBER.match(raw)
-        reader = self.first
-        if begins or len(self._by_label) > 1:
+        label: str | int | None = None
+        if begins or self._by_label:
             found = _POD.search(raw[:400]) or (rank is None and HOST.match(text))
             label = found[1] if found else rank
-            if begins and label is not None and len(self._by_label) < _MAX_LABELS:
-                if self._by_label and label not in self._by_label:
-                    reader = reader.apart()
-                self._by_label.setdefault(label, reader)
-            reader = self._by_label.get(label, self.first)
-        reader.feed(raw)
+        if self._by_label:
+            if label not in self._by_label and len(self._by_label) < _MAX_LABELS:
+                self._by_label[label] = self.first.apart()
+            self._by_label.get(label, self.first).feed(raw)
+            return
+        if begins and label is not None:
+            self._begun[label] = None
+        self._room -= len(raw) + 100
+        if self._room > 0:
+            self._held.append(raw)
+        if len(self._begun) < 2:
+            self.first.feed(raw)
+        elif self._room > 0:
+            self.first = self._by_label[None] = SweepReader(self._source)
+            for line in self._held:
+                self.feed(line)
+        else:  # what came before stays with the first table
+            self._by_label = dict.fromkeys([None, *self._begun][:2], self.first)
+            self.feed(raw)
 
 
 def _hint(draft: Draft, command: Other) -> None:

@@ -266,6 +266,10 @@ def test_nccl_tests_without_mpi_is_named() -> None:
     assert (
         "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason.sentence
     )
+    at_once = "\n".join(
+        f"{pid}: {line.format(pid=pid, host=f'node-{pid}')}" for line in alone for pid in (1, 2)
+    )
+    assert judged(at_once, LogsConfig("H100-SXM", 2, 1)).reason == judgement.reason
 
 
 def test_seven_of_eight_ranks_are_named_with_and_without_gpus_per_node() -> None:
@@ -321,7 +325,14 @@ def test_the_work_for_each_of_many_sweeps_does_not_grow_with_their_number() -> N
     assert 0 < calls(40) <= 2.1 * calls(20)
 
 
-@pytest.mark.parametrize("label", ["{}: ", "node-{}: ", "[pod/nccl-{}/main] ", "[1,{}]<stdout>:"])
+MISSING = (
+    "all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared "
+    "object file: No such file or directory"
+)
+LABELS = ("{}: ", "node-{}: ", "[pod/nccl-{}/main] ", "[1,{}]<stdout>:")
+
+
+@pytest.mark.parametrize("label", LABELS)
 def test_sweeps_of_several_nodes_at_once_are_told_apart_by_the_labels_of_their_lines(
     label: str,
 ) -> None:
@@ -334,3 +345,22 @@ def test_sweeps_of_several_nodes_at_once_are_told_apart_by_the_labels_of_their_l
     judgement = judged("\n".join(lines))
     assert [check.verdict for check in judgement.checks] == [judged(log).verdict for log in logs]
     assert len({check.verdict for check in judgement.checks}) == 2
+    late = [label.format(0) + "node-0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1]"] * 4000
+    assert judged("\n".join([lines[0], *late, *lines[1:]])).reason == judgement.reason
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("line", ["bash: all_reduce_perf: command not found", MISSING])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_node_whose_program_did_not_start_beside_those_that_ran_is_no_pass(
+    label: str, line: str, is_first: bool
+) -> None:
+    ran = [
+        label.format(node) + line.replace("on node-0", f"on node-{node}")
+        for node in range(2)
+        for line in log_text(HEALTHY).splitlines()
+    ]
+    failed = [label.format(2) + line]
+    judgement = judged("\n".join([*failed, *ran] if is_first else [*ran, *failed]))
+    assert judgement.verdict in (Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
+    assert [check.verdict for check in judgement.checks][:2] == [Verdict.PASS] * 2
