@@ -19,8 +19,8 @@ from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
+from seatrial.nccl.labels import LabelledReader
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
-from seatrial.nccl.sweeps import LabelledReader
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import MAX_LINE
 

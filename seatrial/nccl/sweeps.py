@@ -19,18 +19,11 @@ from seatrial.nccl.header import Average, Bounds, ColumnLayout, Prologue
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.transport import TransportReader
 from seatrial.nccl.without_mpi import without_mpi
-from seatrial.text.lazy_pattern import lazy
-from seatrial.text.wrapping import clean, unwrapped
+from seatrial.text.wrapping import unwrapped
 
 _MAX_SWEEPS = 10_000
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
-_MAX_LABELS = 4096
-_MAX_HELD = 1 << 17  # characters
-HOST = re.compile(r"([A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
-_POD = lazy(r"(\[pod/[^\]\s]+\] |\A[\w./-]+ *\| )")  # around labels of ranks
-_BEGINS = lazy(rf"(?: |{HOST.pattern})?# (?:nThread|nccl-tests version|Collective test starting)")
-_NUMBER = lazy(r"\d+:(?! #)")  # of a line, by grep -n
 # What a script prints between bare rows
 _HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")
 
@@ -116,7 +109,8 @@ class SweepReader:
         """
         other = SweepReader()
         self._all.append(other._drafts)
-        other._all, other._rows = self._all, self._rows
+        other._all = self._all
+        other._rows = self._rows
         return other
 
     @property
@@ -206,50 +200,6 @@ class SweepReader:
             draft.findings.feed(text, event.rank)
             if event.program:
                 _hint(draft, event)
-
-
-class LabelledReader:
-    """Take the lines of a log as a `SweepReader` does.
-
-    Where lines with several labels begin a table, those of each label are read apart, as logs of
-    their own: a program ran for each of them, on each node by itself or without MPI.
-    """
-
-    def __init__(self, source: str = "") -> None:
-        self.first = SweepReader(source)
-        self._source = source
-        self._begun: dict[str | int, None] = {}  # labels of tables
-        self._by_label: dict[str | int | None, SweepReader] = {}  # once there are several
-        self._held: list[str] = []  # until then, to read them again
-        self._room = _MAX_HELD
-
-    def feed(self, raw: str) -> None:
-        """Take one line."""
-        text, rank = clean(raw)
-        begins = "#" in text and _BEGINS.match(text) and not _NUMBER.match(raw)
-        label: str | int | None = None
-        if begins or self._by_label:
-            found = _POD.search(raw[:400]) or (rank is None and HOST.match(text))
-            label = found[1] if found else rank
-        if self._by_label:
-            if label not in self._by_label and len(self._by_label) < _MAX_LABELS:
-                self._by_label[label] = self.first.apart()
-            self._by_label.get(label, self.first).feed(raw)
-            return
-        if begins and label is not None:
-            self._begun[label] = None
-        self._room -= len(raw) + 100
-        if self._room > 0:
-            self._held.append(raw)
-        if len(self._begun) < 2:
-            self.first.feed(raw)
-        elif self._room > 0:
-            self.first = self._by_label[None] = SweepReader(self._source)
-            for line in self._held:
-                self.feed(line)
-        else:  # what came before stays with the first table
-            self._by_label = dict.fromkeys([None, *self._begun][:2], self.first)
-            self.feed(raw)
 
 
 def _hint(draft: Draft, command: Other) -> None:

@@ -18,6 +18,7 @@ from seatrial.model.errors import NothingFoundError
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep
+from seatrial.nccl.labels import HOST, LabelledReader
 from seatrial.nccl.parse import (
     MAX_JSON,
     PEEK,
@@ -27,7 +28,6 @@ from seatrial.nccl.parse import (
     parse_json,
     stream_lines,
 )
-from seatrial.nccl.sweeps import HOST, LabelledReader
 from seatrial.readers.report import Reader, Report, check_of
 from seatrial.readers.table import READERS
 from seatrial.text.wrapping import Words, clean, unwrapped
