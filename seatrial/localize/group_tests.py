@@ -44,6 +44,11 @@ class GroupTest:
         return zip(self.nodes, self.gpus, strict=False)
 
     @property
+    def parts(self) -> set[str]:
+        """The nodes, and each with its GPUs as NODE/GPU."""
+        return {*self.nodes, *(f"{node}/{' '.join(gpus)}" for node, gpus in self.ends)}
+
+    @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
         """The key of like tests: collective, conditions, number of nodes, and number of GPUs of
         each node.
@@ -118,3 +123,24 @@ def joined(tests: Sequence[GroupTest], some: Iterable[bool]) -> dict[str, str]:
             end = first(node)
             above[end] = first(test.nodes[0])
     return {node: first(node) for node in above}
+
+
+def faster_part(tests: Sequence[GroupTest], slow: Iterable[bool]) -> str:
+    """Return the node, or its GPUs as NODE/GPU, that is faster than all others in like tests; empty
+    if there is none.
+
+    All fine tests have it in common, few tests with it are slow, and three or more groups of its
+    partners in fine tests are slow without it. Slow nodes do not explain that, since they would
+    slow the tests with it, too.
+    """
+    marked = [(test.nodes, test.parts, is_slow) for test, is_slow in zip(tests, slow, strict=True)]
+    fine = [parts for _, parts, is_slow in marked if not is_slow]
+    if not fine:
+        return ""
+    partners = fine[0].union(*fine)
+    for part in sorted(fine[0].intersection(*fine)):
+        own = [is_slow for _, parts, is_slow in marked if part in parts]
+        among = {nodes for nodes, parts, _ in marked if parts <= partners - {part}}
+        if len(among) >= 3 and sum(own) <= len(own) / 3:
+            return part
+    return ""

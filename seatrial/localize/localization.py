@@ -290,6 +290,10 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
         gpus = printable(" ".join(together[0].gpus))
         reason = Reason.of("localize-together", gpus=gpus, next_test=next_test)
         return reason, next_test
+    seen = posterior.observed
+    if seen.faster:
+        percent = round(100 * np.expm1(seen.lead.max()))
+        return Reason.of("localize-faster", part=printable(seen.faster), percent=percent), None
     return None, None
 
 

@@ -7,28 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, inf
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.localize.group_tests import GroupTest, Tests
+from seatrial.localize.group_tests import GroupTest, Tests, faster_part
+from seatrial.localize.level import SIGMA, fast_level, scale_of, shortest_half
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
-_FAST_SHARE = 0.05  # least share of like tests that is fast: a slow node slows most tests of groups
-_SIGMA = 0.03  # prior standard deviation of healthy tests
-_SIGMA_FLOOR = 0.01
-_PRIOR_TESTS = 4  # number of tests that the prior counts as
-_FAR = 6 * _SIGMA  # tests this far below the fastest are slow, not noise
-_MAD = 1.4826  # ratio of sigma to the median absolute deviation (MAD) of normal values
-_EFFICIENCY = 0.37  # statistical efficiency of the MAD
-_HALVES = 20  # least number of values to estimate sigma from their shortest half
-_SHORTH = 1.15  # correction for the bias of the shortest half
 _LEAST_SCATTER = 4  # least number of tests to estimate scatter from
 _LOWEST = -3.0  # the largest slowdown that a cause may have, about
 _HIGHEST = 0.5
@@ -108,7 +99,9 @@ class Observed:
     """What each test shows, as arrays with an entry for each test.
 
     ratio: the speed as a share of the level of like tests; 1 if it has none.
-    value: the log of the ratio, within what causes and noise explain.
+    lead: the log ratio of fine tests with a part that is faster than all others, else 0.
+    faster: that part: a node, or NODE/GPU; else empty.
+    value: the log of the ratio less the lead, within what causes and noise explain.
     scale: the noise of the value.
     failed: whether it has no value.
     alone: whether it has no like test; then it shows nothing.
@@ -121,6 +114,8 @@ class Observed:
 
     tests: Tests
     ratio: Floats
+    lead: Floats
+    faster: str
     value: Floats
     scale: Floats
     failed: Bools
@@ -223,20 +218,37 @@ class Comparison:
     def observed(self, band: Band = "large") -> Observed:
         """Return what the tests show at the sizes of a band."""
         value = np.zeros(len(self._tests))
-        scale = np.full(len(self._tests), _SIGMA)
+        lead = np.zeros(len(self._tests))
+        faster = ""
+        scale = np.full(len(self._tests), SIGMA)
         alone = ~self._failed
         for members, logs in self._logs:
             ratio, noise = _ratios(logs, band)
             known = ~np.isnan(ratio)
             ratio = ratio[known]
             where = members[known]
+            spread = scale_of(ratio, noise)
+            like = [self._tests[i] for i in where]
+            # The level is that of the faster tests, or else of the others
+            part = faster_part(like, (ratio < -3 * spread).tolist())
+            part = part or faster_part(like, (ratio < max(5 * spread, _FAST)).tolist())
+            if part:
+                faster = part
+                ahead = np.array([part in test.parts for test in like])
+                ratio -= fast_level(ratio[~ahead])
+                lead[where[ahead]] = fast_level(ratio[ahead])
+                spread = scale_of(ratio - lead[where], noise)
             value[where] = ratio
-            scale[where] = _scale_of(ratio, noise)
+            scale[where] = spread
             alone[where] = False
+        ratio = np.exp(value)
+        value -= lead
         slow = value < -3 * scale
         return Observed(
             tests=self._tests,
-            ratio=np.exp(value),
+            ratio=ratio,
+            lead=lead,
+            faster=faster,
             value=value.clip(_LOWEST, _HIGHEST),
             scale=scale,
             failed=self._failed,
@@ -354,92 +366,4 @@ def _scatter(plateau: Floats) -> float:
     last = known.shape[1] - 1
     largest = last - from_end
     between = plateau[rows, largest] - plateau[rows, smallest]
-    return _shortest_half(between) / 1.349 / 2
-
-
-def _shortest_half(values: Floats) -> float:
-    """Return the width of the shortest interval with half of the values: 1.349 sigma if they are
-    normal (the shorth).
-    """
-    ordered = np.sort(values)
-    half = len(ordered) // 2
-    starts = ordered[: len(ordered) - half]
-    widths = ordered[half:] - starts
-    return float(widths.min())
-
-
-def fast_level(values: Floats) -> float:
-    """Return the level of the fast tests: the highest one at which a twentieth of the tests agree.
-
-    With two or three tests it is the highest value. Otherwise it is the highest half-sample mode
-    (Bickel and Fruehwirth, 2006) of a twentieth, then the median of the values around it.
-    """
-    if len(values) < 4:
-        return float(values.max())
-    ordered = np.sort(values)[::-1]
-    width = ceil(_FAST_SHARE * len(ordered))
-    least = 2
-    if len(ordered) >= 10:
-        least = 3
-    width = max(least, width)
-    ends = ordered[width - 1 :]
-    spans = ordered[: len(ends)] - ends
-    fast = ordered[ordered >= ends[0] - _FAR]
-    sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _sigma_of_half(fast)))
-    gaps = ends[:-1] - ends[1:]
-    # Tests above a gap five times as wide as their spread agree, whatever their scatter
-    apart = max(gaps, default=0.0) / 5
-    widest = max(3 * spans.min(), 2 * sigma, apart)
-    first = int(np.argmax(spans <= widest))
-    top = ordered[first : first + width]
-    level = float(np.median(top))
-    scale = max(float(spans[first]) / 2, sigma)
-    floor = min(_SIGMA_FLOOR, sigma)
-    # Repeat the median of the values nearby until it no longer changes
-    for _ in range(5):
-        is_near = np.abs(ordered - level) <= 3 * scale
-        near = ordered[is_near]
-        level = float(np.median(near))
-        scale = max(_sigma_by_mad(near - level), floor)
-    return level
-
-
-def _sigma_of_half(values: Floats) -> float:
-    """Return sigma estimated from the shortest half of the values; infinite if there are
-    too few.
-    """
-    if len(values) < _HALVES:
-        return inf
-    return _SHORTH * _shortest_half(values) / 1.349
-
-
-def _sigma_by_mad(deviations: Floats) -> float:
-    """Return sigma estimated from the median absolute deviation."""
-    median = np.median(np.abs(deviations))
-    return _MAD * float(median)
-
-
-def _scale_of(ratios: Floats, least: float) -> float:
-    """Return the noise of like tests around their level, estimated by MAD and combined with the
-    prior.
-
-    It is at least `least`, and wider for fewer tests, as Student's t is at three times its scale
-    (first term of its expansion).
-    """
-    near = ratios
-    scale = least
-    for _ in range(5):
-        is_near = np.abs(ratios) <= 3 * max(scale, _SIGMA)
-        near = ratios[is_near]
-        scale = _SIGMA
-        if len(near):
-            scale = max(least, _sigma_by_mad(near))
-    # If half of the tests are a little slower, that is a fault, not noise
-    scale = min(scale, max(least, _sigma_of_half(near)))
-    own = len(near) * scale**2
-    usual = _PRIOR_TESTS * _SIGMA**2
-    variance = (own + usual) / (len(near) + _PRIOR_TESTS)
-    pooled = float(np.sqrt(variance))
-    degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
-    wider = 1 + 2.5 / degrees
-    return max(pooled, _SIGMA_FLOOR) * wider
+    return shortest_half(between) / 1.349 / 2

@@ -9,12 +9,13 @@ from typing import cast
 import numpy as np
 import pytest
 
-from seatrial.localize import GroupTest, NextTest, localize
+from seatrial.localize import GroupTest, Localization, NextTest, localize
 from seatrial.localize.cause import Cause
 from seatrial.localize.causes import columns
 from seatrial.localize.findings import shown_first
+from seatrial.localize.level import fast_level
 from seatrial.localize.next_test import affects
-from seatrial.localize.observations import Comparison, fast_level
+from seatrial.localize.observations import Comparison
 from seatrial.localize.posterior import Posterior
 from seatrial.model.verdict import Verdict
 
@@ -269,3 +270,48 @@ def test_the_links_of_a_test_are_in_the_order_of_their_names(collective: str) ->
     links = GroupTest("all", collective, nodes).neighbours
     assert list(links) == sorted(links)
     assert len(links) == (8 if collective == "all_reduce" else 28)
+
+
+@pytest.mark.parametrize("count", [4, 6, 8, 16])
+def test_one_faster_node_is_said_and_the_others_are_not_slow_unless_one_is(count: int) -> None:
+    random = np.random.default_rng(count)
+    names = [f"n{i}" for i in range(count)]
+
+    def localized(of_n2: float) -> Localization:
+        return localize(
+            [
+                pair(
+                    a,
+                    b,
+                    random.normal(100, 1)
+                    * (1.2 if "n1" in (a, b) else 1)
+                    * (of_n2 if "n2" in (a, b) else 1),
+                )
+                for a, b in combinations(names, 2)
+            ]
+        )
+
+    fine = localized(1)
+    assert not fine.findings
+    assert (fine.verdict, fine.reason.code) == (Verdict.INCONCLUSIVE, "localize-faster")
+    assert fine.reason.values["part"] == "n1"
+    assert fine.reason.values["percent"] == pytest.approx(20, abs=2)
+    if count > 4:
+        (finding,) = localized(0.7).findings
+        assert (finding.cause.name, finding.named) == ("n2", True)
+        assert finding.reason.values["percent"] == pytest.approx(70, abs=2)
+
+
+def test_one_faster_gpu_is_said_and_no_node_is_slow() -> None:
+    random = np.random.default_rng(1)
+    localization = localize(
+        [
+            pair(
+                a, b, random.normal(120 if (a, gpu) == ("n0", "43") else 100, 1), gpus=((gpu,),) * 2
+            )
+            for a, b in combinations([f"n{i}" for i in range(8)], 2)
+            for gpu in ("1b", "43", "9d", "c3")
+        ]
+    )
+    assert not localization.findings
+    assert localization.reason.values["part"] == "n0/43"
