@@ -16,7 +16,7 @@ from seatrial.text.words import count, nearest_of, number
 
 _FOLDER = Path(__file__).parent
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
-_PORT_RATES = (0, 10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600)  # Gb/s; 0: in no name
+_PORT_RATES = (10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600)  # Gb/s
 _SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
 _order = attrgetter(
     "hardware",
@@ -316,7 +316,7 @@ def unknown_fabric(fabric: str) -> str | None:
     """
     misspelt = fabric.lower() in {name.lower() for name in known_fabrics()}
     nic = nic_of(fabric)
-    misspelt = misspelt or bool(nic.link and nic.gbit_s not in _PORT_RATES)
+    misspelt = misspelt or bool(nic.link and nic.gbit_s and nic.gbit_s not in _PORT_RATES)
     if fabric in known_fabrics() or is_sockets(fabric) or (node_link_gb_s(fabric) and not misspelt):
         return None
     nearest = f"{near}; " if (near := nearest_of(fabric, known_fabrics())) else ""
@@ -324,7 +324,7 @@ def unknown_fabric(fabric: str) -> str | None:
         f"unknown fabric {printable(fabric[:63])!r}; {nearest}known: "
         f"{', '.join(known_fabrics())}, Ethernet,"
         " or a name with its rate such as IB-8x200G (a port has "
-        f"{', '.join(map(str, _PORT_RATES[1:]))}); `seatrial baseline list --fabrics` lists them"
+        f"{', '.join(map(str, _PORT_RATES))}); `seatrial baseline list --fabrics` lists them"
     )
 
 

@@ -67,7 +67,7 @@ class JudgedSeries:
         chance.
         """
         outcome = self.outcome
-        by_chance = outcome.limit / 1.5  # three standard errors
+        by_chance = outcome.limit / 1.5  # about three standard errors
         least = np.maximum(by_chance, -outcome.moved / 2)
         stayed = outcome.value - outcome.expected > least
         lower = shift.members[~stayed[shift.members]]

@@ -9,7 +9,7 @@ A control arm is a sweep without NVLink or the network. Where it is as fast as t
 with that link, the switch had no effect or the link is not used, and the pair proves neither.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -208,17 +208,16 @@ def treatments_of(arms: Sequence[Arm], nodes: int) -> list[Arm | None]:
     and ranks with fewer links off.
     """
     kinds = [
-        (arm.sweep.collective, arm.sweep.ranks, frozenset(_effective_switches(arm.sweep, nodes)))
+        ((arm.sweep.collective, arm.sweep.ranks), frozenset(_effective_switches(arm.sweep, nodes)))
         for arm in arms
     ]
-    first_of_kind: dict[tuple[str | None, int | None, frozenset[str]], Arm] = {}
-    for kind, arm in zip(kinds, arms, strict=True):
-        first_of_kind.setdefault(kind, arm)  # thousands of sweeps are of a few kinds
+    # Thousands of sweeps are of a few kinds, of which the first one counts
+    alike: dict[object, dict[frozenset[str], Arm]] = defaultdict(dict)
+    for (tested, off), arm in zip(kinds, arms, strict=True):
+        alike[tested].setdefault(off, arm)
     treatments = []
-    for *tested, off in kinds:
-        fewer_off = (
-            arm for kind, arm in first_of_kind.items() if [*kind[:2]] == tested and kind[2] < off
-        )
+    for tested, off in kinds:
+        fewer_off = (arm for others, arm in alike[tested].items() if others < off)
         treatments.append(next(fewer_off, None))
     return treatments
 
