@@ -16,7 +16,7 @@ from seatrial.detection.noise import (
     STRAYING,
     chance_of,
     count_known,
-    locations,
+    location_of,
     median_of,
 )
 from seatrial.detection.reading_noise import Squares, moderated
@@ -56,10 +56,7 @@ class RunReadings:
         # A series that its peers have left behind lost nothing
         gained = np.maximum(moved, 0)
         self.at_most = self.value + gained
-        rounds, series = readings.shape
-        starts = np.arange(series) * rounds
-        by_series = self.distance.T.ravel()
-        self.location = locations(by_series, starts, self.count, reference.noise)
+        self.location = location_of(self.distance, reference.noise)
         self.noise = _with_scatter(reference, self.distance, self.value, self.count)
 
     def losses(self) -> Losses:

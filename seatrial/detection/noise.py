@@ -115,6 +115,16 @@ def locations(in_turn: Floats, start: Ints, count: Ints, noise: Floats) -> Float
     return located
 
 
+def location_of(readings: Floats, noise: Floats) -> Floats:
+    """Return (M) the location of the `readings` (K, M) of each series, the first of which are
+    known.
+    """
+    rounds, series = readings.shape
+    starts = np.arange(series) * rounds
+    by_series = readings.T.ravel()
+    return locations(by_series, starts, count_known(readings), noise)
+
+
 def scatters(in_turn: Floats, start: Ints, count: Ints) -> Floats:
     """Return the standard deviation of each series by its median absolute deviation; NaN for up to
     three values.

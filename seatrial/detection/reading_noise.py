@@ -63,15 +63,15 @@ def noise_of(
     """Return the standard deviation of one reading of each series, and its degrees of freedom.
 
     The noise of a series is that of its group, or more if the series is noisier. `own` (M) are the
-    medians of accepted runs, `tonight` (M) this run's first readings.
+    medians of accepted runs, `tonight` (K, M) this run's readings.
     """
     firsts = past.accepted(past.first)
-    in_turn = np.vstack([firsts, tonight])
+    in_turn = np.vstack([firsts, tonight[0]])
     steps = np.abs(np.diff(in_turn, axis=0))
     rest = firsts - own
     noise = np.empty_like(own)
     for at in groups:
-        scale = _scale(steps[:, at], rest[:, at], tonight[at], assumed[at[0]])
+        scale = _scale(steps[:, at], rest[:, at], tonight[:, at], assumed[at[0]])
         noise[at] = max(scale, LEAST_NOISE)
     strays = _strays(rest / noise, groups)
     squares = _own_squares(past, steps, noise, strays)
@@ -83,21 +83,28 @@ def noise_of(
 
 
 def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
-    """Return the noise of a group: from its steps between runs, else from its peers in this run,
-    else as assumed.
+    """Return the noise of a group: from its steps between runs; where these are few, from those
+    between this run's readings; else from its peers in this run; else as assumed.
 
     A lone series has no peers: `rest` (T, M) is how far its runs are from their median.
     """
-    is_alone = tonight.size < LEAST_PEERS  # then what lasts for runs counts as noise as well
-    between_runs = finite(steps)
-    if not is_alone and between_runs.size >= ENOUGH:
-        of_readings = without_gross_errors(between_runs)
-        of_one = typical(of_readings) / math.sqrt(2)
+    peers = tonight.shape[1]
+    is_alone = peers < LEAST_PEERS  # then what lasts for runs counts as noise as well
+    in_turn = finite(steps)
+    if in_turn.size < ENOUGH <= peers:
+        within_run = np.abs(np.diff(tonight, axis=0))
+        in_turn = finite(within_run)
+    if not is_alone and in_turn.size >= ENOUGH:
+        of_readings = without_gross_errors(in_turn)
+        of_step = typical(of_readings)
+        of_one = of_step / math.sqrt(2)
         return of_one * widening(of_readings.size)
     apart = rest
     if not is_alone:
-        apart = tonight - median_of(tonight[:, None])
-    distances = finite(np.abs(apart))
+        first = tonight[:1]
+        apart = first - median_of(first.T)
+    distance = np.abs(apart)
+    distances = finite(distance)
     if distances.size < ENOUGH:
         return assumed
     return typical(distances) * widening(distances.size)
@@ -167,7 +174,8 @@ def _within_runs(past: Past, noise: Floats, strays: Floats) -> Squares:
     squares = past.accepted(past.within) / noise**2
     by_degree = squares / np.maximum(degrees, 1)
     mean = np.where(degrees > 0, by_degree, np.nan)
-    usual = np.fmax(_lower_quartile(mean), 1.0)
+    quiet = _lower_quartile(mean)
+    usual = np.fmax(quiet, 1.0)
     within = np.minimum(mean, MOST_WITHIN * usual) * degrees
     return Squares(np.nansum(within, axis=0), degrees.sum(axis=0))
 

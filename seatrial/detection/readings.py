@@ -43,19 +43,28 @@ class Past:
 class ThisRun:
     """The M series of a run.
 
-    `first` and `second` are readings, `group` is the number of each series' group of peers, from 0,
-    `assumed` is the noise if data are too few, and `cap`, on logs, is the largest distance of a
-    limit from the expected value. `one_machine`: one machine plays all nodes, so a loss of all is
-    no fault of a node.
+    `readings` (K, M), at least two rows, are those so far, in the order they were taken; NaN for
+    none. `group` is the number of each series' group of peers, from 0, `assumed` is the noise if
+    data are too few, and `cap`, on logs, is the largest distance of a limit from the expected
+    value. `one_machine`: one machine plays all nodes, so a loss of all is no fault of a node.
     """
 
-    first: Floats
-    second: Floats
+    readings: Floats
     group: Ints
     assumed: Floats
     cap: Floats
     one_machine: bool = False
 
+    @property
+    def first(self) -> Floats:
+        """The first readings (M)."""
+        return np.asarray(self.readings[0])
+
+    @property
+    def second(self) -> Floats:
+        """The second readings (M)."""
+        return np.asarray(self.readings[1])
+
     def without_season(self, season: Floats) -> Self:
         """Return the run less `season` (M)."""
-        return replace(self, first=self.first - season, second=self.second - season)
+        return replace(self, readings=self.readings - season)

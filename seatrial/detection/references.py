@@ -24,6 +24,7 @@ from seatrial.detection.noise import (
     finite,
     healthy_readings,
     location_factor,
+    location_of,
     median,
     median_of,
     members,
@@ -128,13 +129,12 @@ def _learn(past: Past, current: ThisRun, groups: list[Ints], season: Floats) -> 
     accepted = past.accepted(past.location)
     own = median_of(accepted)
     runs = count_known(accepted)
-    noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
-    weights = np.where(np.isfinite(accepted), past.count / noise**2, 0.0)
-    error = 1 / np.sqrt(_total(weights))
-    peers = _peers(own, error, noise, current, groups)
-    variance = noise**2 / np.maximum(past.count, 1)
-    mean = _mean(clipped(accepted, variance), weights)
-    centre = np.where(runs > 0, mean, peers.centre)
+    noise, degrees = noise_of(past, own, current.readings, current.assumed, groups)
+    mean, error = _own_mean(accepted, past.count, noise)
+    location = location_of(current.readings, noise)
+    peers = _peers(own, error, noise, current, location, groups)
+    is_new = _new_together(runs, group)
+    centre = np.select([runs > 0, is_new], [mean, location], peers.centre)
     distance = np.vstack([past.location, current.first]) - centre
     shifts = shift_of(groups, distance, runs, one_machine=current.one_machine)
     errors = _errors_of_moves(runs, noise, groups)
@@ -143,6 +143,7 @@ def _learn(past: Past, current: ThisRun, groups: list[Ints], season: Floats) -> 
     usual = _Usual(centre, shifts[:, group], noise)
     scaled = usual.scaled(np.vstack([firsts, current.first]))
     shares, told_apart, factor = _shared(past, current, scaled, usual, groups)
+    shares[:, is_new] = 0.0  # what their readings share is in their spread
     healthy, strays = healthy_readings(scaled, groups)
     located = past.location - moved[:, group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[group])
@@ -220,6 +221,16 @@ def _shared(
     return np.array(shares), error < 1, location_factor(around, taught, lasting, groups)
 
 
+def _own_mean(accepted: Floats, count: Ints, noise: Floats) -> tuple[Floats, Floats]:
+    """Return the mean (M) of the accepted runs (T, M) of `count` readings, and its standard
+    error.
+    """
+    weights = np.where(np.isfinite(accepted), count / noise**2, 0.0)
+    variance = noise**2 / np.maximum(count, 1)
+    mean = _mean(clipped(accepted, variance), weights)
+    return mean, 1 / np.sqrt(_total(weights))
+
+
 def _total(weights: Floats) -> Floats:
     """Return the weight of all runs, never 0."""
     total: Floats = np.maximum(weights.sum(axis=0), 1e-9)
@@ -256,8 +267,6 @@ def _forecast(
     weights = np.where(known, 1 / chance, 0.0)
     error = np.sqrt(1 / _total(weights) + of_one_run)
     level, unsure = _prior(_mean(accepted, weights), error, runs, peers)
-    # Their noise, learned from this run, includes how much they differ.
-    unsure = np.where(_new_together(runs, group), 0.0, unsure)
     result = forecast(level, unsure, accepted, located, chance, shared, told_apart)
     is_alone = ~np.isfinite(peers.centre)
     for nth, start in enumerate(STARTS.tolist()):
@@ -294,30 +303,36 @@ def _prior(own: Floats, error: Floats, runs: Ints, peers: _Peers) -> tuple[Float
 
 
 def _peers(
-    own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
+    own: Floats,
+    error: Floats,
+    noise: Floats,
+    current: ThisRun,
+    location: Floats,
+    groups: list[Ints],
 ) -> _Peers:
     """Return the median and spread of the peers: of their earlier runs, else of this run's
     readings.
 
-    `own` (M) are the medians of accepted runs, with the standard error `error` (M).
+    `own` (M) are the medians of accepted runs, with the standard error `error` (M);
+    `location` (M) is that of this run's readings.
     """
+    count = np.maximum(count_known(current.readings), 1)
+    variance = noise**2 / count
     centre = np.full_like(own, np.nan)
     spread = centre.copy()
     for at in groups:
-        firsts = finite(current.first[at])
-        if firsts.size < LEAST_PEERS:
+        values = finite(location[at])
+        if values.size < LEAST_PEERS:
             continue
-        values = firsts
-        chance = 0.0
+        chance = median(variance[at])
         known = at[np.isfinite(own[at])]
         if known.size > 1:
             values = own[known]
             chance = median(error[known] ** 2)
         seen = scatter(values) * widening(values.size)
-        if values.size < ENOUGH:
+        if at.size < ENOUGH:
             seen = max(seen, float(current.assumed[at[0]]))
         least = median(noise[at]) ** 2 / 9
-        variance = max(seen**2 - chance, least)
         centre[at] = np.median(values)
-        spread[at] = np.sqrt(variance)
+        spread[at] = math.sqrt(max(seen**2 - chance, least))
     return _Peers(centre, spread)

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from seatrial.checks.metrics import tolerance_of
-from seatrial.detection.outliers import Outcome, judge
+from seatrial.detection.outliers import YOUNG_READINGS, Outcome, judge
 from seatrial.detection.readings import Bools, Floats, Ints, Past, ThisRun
 from seatrial.detection.references import Reference, learn
 from seatrial.judge.node_groups import NodeGroups
@@ -82,6 +82,9 @@ class SeriesJudge:
         """Compare the series of `table`; `one_machine` plays all nodes."""
         self.table, self.past = table, past
         self._one_machine = one_machine
+        known = past.good.sum(axis=0) > 1
+        # New series tell their noise, and how far they lie apart, by all of their readings
+        self._learned = 2 if known.all() else YOUNG_READINGS
         # (K, M) logs, in the order they were taken
         self.readings = np.full((1, len(table.first)), np.nan)
         self._count = np.zeros(len(table.first), dtype=np.int64)
@@ -90,15 +93,15 @@ class SeriesJudge:
     @property
     def reference(self) -> Reference:
         """What the series should read, learned from the past and the first two readings of this
-        run, and then kept.
+        run, and then kept; from six if some series are new.
         """
         if self._reference is None:
-            rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
+            none = np.full((2, len(self.table.first)), np.nan)
+            rows = np.vstack([self.readings, none])
             self._reference = learn(
                 self.past,
                 ThisRun(
-                    first=rows[0],
-                    second=rows[1],
+                    readings=rows[: self._learned],
                     group=self.table.group,
                     assumed=self.table.assumed,
                     cap=self.table.cap,
@@ -117,7 +120,7 @@ class SeriesJudge:
             self.readings = np.vstack([self.readings, np.full((1, len(self.table.first)), np.nan)])
         self.readings[rows, taken] = logs[taken]
         self._count[taken] += 1
-        if rows.min() < 2:
+        if rows.min() < self._learned:
             self._reference = None
 
     def outcome(self) -> Outcome:

@@ -30,7 +30,12 @@ def learned(
     places = np.zeros(series, dtype=np.int64) if group is None else group.astype(np.int64)
     return learn(
         past,
-        ThisRun(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))),
+        ThisRun(
+            np.vstack([first[-1], second[-1]]),
+            places,
+            np.full(series, 0.25),
+            np.full(series, np.log(3)),
+        ),
     )
 
 
@@ -104,9 +109,7 @@ def test_noise_of_a_series_is_learned_from_its_runs_without_outliers() -> None:
         days,
     )
     group = np.zeros(NODES, dtype=np.int64)
-    reference = learn(
-        past, ThisRun(tonight[0], tonight[1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
-    )
+    reference = learn(past, ThisRun(tonight, group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
     assert reference.noise[5] == pytest.approx(0.09, rel=0.2)
     assert reference.noise[6] < 0.05
 
@@ -201,7 +204,8 @@ def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     )
     group = np.zeros(NODES, dtype=np.int64)
     reference = learn(
-        past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
+        past,
+        ThisRun(np.vstack([rows[-1], none[-1]]), group, np.full(NODES, 0.25), np.full(NODES, 1.1)),
     )
     assert reference.runs.tolist() == [10] * NODES
     assert np.abs(reference.expected).max() < 0.03
@@ -218,7 +222,8 @@ def test_nan_reading_that_was_not_accepted_is_ignored() -> None:
     )
     group = np.zeros(NODES, dtype=np.int64)
     reference = learn(
-        past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
+        past,
+        ThisRun(np.vstack([rows[-1], none[-1]]), group, np.full(NODES, 0.25), np.full(NODES, 1.1)),
     )
     assert np.isfinite(reference.forecast.reading[:13]).all()
 

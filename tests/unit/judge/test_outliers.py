@@ -277,6 +277,15 @@ def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> No
         assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_loss_of_a_fifth_is_found_on_the_first_night_and_stays_found(seed: int) -> None:
+    nodes = of_nodes(8, noise=0.01)
+    fleet = a_fleet(runs=0, seed=seed)
+    fleet.run(nodes, of_nodes(8, "copy"), factor=slow("node-5", by=0.2), times=4)
+    for run in fleet.judged():
+        assert names(run) == {("node", "node-5")}
+
+
 def judged(tonight: Floats, *, lost_before: float = 0.0, one_machine: bool = False) -> Outcome:
     """After twelve healthy runs with 1 % noise and six readings; `tonight` (K, M) is on logs.
 
@@ -290,7 +299,7 @@ def judged(tonight: Floats, *, lost_before: float = 0.0, one_machine: bool = Fal
     past = Past(runs[:, 0], runs[:, 1:].mean(axis=1), mean, within, count, count > 0, days)
     assumed, cap = np.full(nodes, 0.05), np.full(nodes, 1.0)
     group = np.zeros(nodes, dtype=np.int64)
-    this_run = ThisRun(tonight[0], tonight[1], group, assumed, cap, one_machine)
+    this_run = ThisRun(tonight, group, assumed, cap, one_machine)
     return judge(learn(past, this_run), tonight)
 
 
@@ -397,7 +406,10 @@ def test_node_is_not_read_again_when_more_readings_cannot_decide(
         np.array([UNKNOWN_DAY]),
     )
     this_run = ThisRun(
-        first, again[0], np.zeros(4, dtype=np.int64), np.full(4, sigma), np.full(4, math.log(8))
+        np.vstack([first, again]),
+        np.zeros(4, dtype=np.int64),
+        np.full(4, sigma),
+        np.full(4, math.log(8)),
     )
     readings = np.vstack([first, *[again] * (1 if doubtful else 15)])
     outcome = judge(learn(past, this_run), readings)
