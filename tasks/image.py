@@ -1,12 +1,7 @@
-"""Step `image`: what the nodes will run, found or built.
-
-Without an image, this machine's versions are the record.
-"""
+"""Step `image`: what the nodes will run, found or built."""
 
 import logging
 import platform
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,15 +14,13 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.image import Recipe
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
-from seatrial.remote.answers import Facts, read_answer
-from seatrial.remote.probes import probe
 
 log = logging.getLogger("seatrial.image")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The nodes' image: `reference` is None without one; `fingerprint` is version by package.
+    """The nodes' image: `reference` is None and `fingerprint` empty without one.
 
     The fingerprint always has the digest, the reference where it comes from a registry: what was
     only loaded here is found by its tag alone, which carries the hash of its sources.
@@ -43,50 +36,30 @@ def image(run: Run, rebuild: bool = False) -> Image:
     Local nodes are this machine's own and run what it has. Raises MissingError when there is no
     such image or it cannot run on the nodes, LaunchError when a build fails.
     """
-    config = run.cluster.image
-    reference: str | None = None
-    fingerprint: dict[str, str] = {}
-    if config:
-        cluster = run.cluster
-        nodes = node_architecture(cluster, platform.machine())
-        if isinstance(config, Recipe):
-            _refuse_foreign(
-                config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster
-            )
-        built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
-        _refuse_foreign(built.reference, built.architectures, cluster)
-        log.info("image: %s", built.pinned)
-        fingerprint["image"] = built.pinned
-        pulled = not isinstance(config, Recipe) or config.repository
-        reference = built.pinned if pulled else built.reference
-    if not run.cluster.platform.uses_host_software:
-        return Image(reference, fingerprint)
-    if reference:
+    cluster = run.cluster
+    config = cluster.image
+    if config is None:
+        return Image()
+    nodes = node_architecture(cluster, platform.machine())
+    if isinstance(config, Recipe):
+        _refuse_foreign(
+            config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster
+        )
+    built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
+    _refuse_foreign(built.reference, built.architectures, cluster)
+    log.info("image: %s", built.pinned)
+    if cluster.platform.uses_host_software:
         log.warning(
             "nodes of platform %s run this machine's own software, not the image",
-            run.cluster.platform.kind,
+            cluster.platform.kind,
         )
-    return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
+    pulled = not isinstance(config, Recipe) or config.repository
+    return Image(built.pinned if pulled else built.reference, {"image": built.pinned})
 
 
 def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Cluster) -> None:
     if wrong := wrong_architecture(reference, architectures, cluster, platform.machine()):
         raise MissingError(wrong)
-
-
-def _versions_here(mpirun: str) -> dict[str, str]:
-    """Return versions as the nodes will report them: the same probe, run here.
-
-    Unknown versions are left out.
-    """
-    try:
-        argv = [sys.executable, str(probe("facts")), mpirun]
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
-        versions = read_answer(Facts, done.stdout).versions
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log.warning("the versions of this machine's software are not known: %s", error)
-        return {}
-    return {package: version for package, version in versions.items() if version}
 
 
 image_task = task(name="image", cache_policy=NO_CACHE)(image)
