@@ -75,36 +75,12 @@ class DeviceFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFigure:
-    """Samples/s that a source expects or measured over `gpus` GPUs, and the least that counts as
-    expected.
+    """A rate that a source expects or measured over `gpus` GPUs, and the least that counts as
+    expected: samples/s of all of them, or tokens/s of each.
 
-    `model` is a model of a suite's section `training`, a transformer with its size.
-    """
-
-    hardware: str
-    gpus: int
-    model: str
-    precision: str
-    batch_per_rank: int
-    samples_s: float
-    low_samples_s: float | None
-    kind: str
-    source: str
-
-    @property
-    def place(self) -> str:
-        """The configuration in words: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
-        train = "trains" if self.gpus == 1 else "train"
-        return (
-            f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, "
-            f"batch {self.batch_per_rank}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaFigure:
-    """Tokens/s of each of `gpus` GPUs that a source measured; `parallel` are degrees besides
-    fsdp.
+    `model` is a model of a suite's section `training`, a transformer with its size. `sequence` is 0
+    for models of samples; `parallel` are degrees besides fsdp. The least of a measured rate of
+    tokens, which is of tuned machines, is 0.85 of it.
     """
 
     hardware: str
@@ -115,21 +91,34 @@ class LlamaFigure:
     sequence: int
     batch_per_rank: int
     parallel: str
-    tokens_s_gpu: float
+    unit: str
+    rate: float
+    low_rate: float | None
+    kind: str
     source: str
 
     @property
+    def rate_unit(self) -> str:
+        """The unit, with what the rate is of."""
+        return f"{self.unit} of each GPU" if self.sequence else self.unit
+
+    @property
     def words(self) -> str:
-        """The figure and its configuration in words."""
-        how = ", compiled" if self.compile else ""
-        of = (
-            f"{self.gpus} {self.hardware} with {self.model} in {self.precision}{how}, "
-            f"sequence {self.sequence}"
+        """The figure in words: "14,000 samples/s expected of 8 H100-SXM that train resnet50 in
+        fp32, batch 64 (its source)".
+        """
+        kind = "measured on" if self.kind == "measured" else "expected of"
+        train = "trains" if self.gpus == 1 else "train"
+        options = f"batch {self.batch_per_rank}"
+        options += f" of sequence {self.sequence}" if self.sequence else ""
+        options += ", compiled" if self.compile else ""
+        return (
+            f"{number(self.rate)} {self.rate_unit} {kind} {self.gpus} {self.hardware} that {train} "
+            f"{self.model} in {self.precision}, {options} ({self.source})"
         )
-        return f"{number(self.tokens_s_gpu)} tokens/s of each GPU measured on {of} ({self.source})"
 
 
-_Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure, LlamaFigure)
+_Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure)
 
 
 def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
@@ -164,12 +153,6 @@ def references() -> tuple[Reference, ...]:
 def trainings() -> tuple[TrainingFigure, ...]:
     """Read the shipped training figures."""
     return _read("training.csv", TrainingFigure)
-
-
-@cache
-def llamas() -> tuple[LlamaFigure, ...]:
-    """Read the shipped figures of `model: llama`."""
-    return _read("llama.csv", LlamaFigure)
 
 
 @cache

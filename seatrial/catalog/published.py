@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from seatrial.catalog import Reference, devices, one_nic, references
 from seatrial.catalog.physics import from_links, from_physics, from_port, wire
 from seatrial.catalog.reach import from_reach
-from seatrial.catalog.trained import from_llama, from_training, nearest_llama, nearest_training
+from seatrial.catalog.trained import from_training, nearest_training
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
@@ -309,7 +309,7 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
     (`swept_sizes`).
     """
     setup = part_of(measurement, setup)
-    figure = from_training(measurement, setup) or from_llama(measurement, setup)
+    figure = from_training(measurement, setup)
     # Inside a node a forced tree reaches half of what is published of rings and NVLS
     is_tree = setup.nodes == 1 and measurement.conditions.get("algorithm") == "Tree"
     if not figure and not is_tree:
@@ -377,7 +377,7 @@ def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     """Return published figures that come near a check's numbers but do not judge them, in words."""
     notes = []
     for m in check.measurements:
-        note = nearest_training(m, setup) or nearest_llama(m, setup)
+        note = nearest_training(m, setup)
         if note:
             notes.append(note)
         if m.subject.kind == "gpu":

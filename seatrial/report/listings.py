@@ -69,8 +69,8 @@ def show_catalog(listing: Listing) -> None:
         for d in listing.devices
     )
     trained = (
-        (t.hardware, f"{t.gpus}", t.model, t.precision, f"{t.batch_per_rank}",
-         _range(t.low_samples_s, t.samples_s, "samples/s"), _kind(t.kind), t.source)
+        (t.hardware, f"{t.gpus}", t.model, f"{t.precision}{', compiled' if t.compile else ''}", f"{t.batch_per_rank}",
+         _range(t.low_rate, t.rate, t.rate_unit), _kind(t.kind), t.source)
         for t in listing.trainings
     )  # fmt: skip
     for columns, lines in ((_COLLECTIVES, rows), (_DEVICES, figures), (_TRAININGS, trained)):
