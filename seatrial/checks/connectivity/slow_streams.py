@@ -212,21 +212,11 @@ def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
 
 
 def summary(streams: Streams, models: Mapping[str, str] = {}) -> str:
-    """Return one line for people: the range of rates, or the nodes that are slower."""
+    """Return one line for people: the range of rates, and the slow nodes and links."""
     if not streams:
         return "not measured"
-    level = levelled(streams, models)
-    slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
-    for a, b in slow_links(level):
-        rate = number(streams[a, b])
-        slow.append(f"{a} to {b} alone is slow, {rate} MB/s")
-    if not slow:
-        slowest = number(min(streams.values()))
-        fastest = number(max(streams.values()))
-        return f"{slowest} to {fastest} MB/s"
-    words = "; ".join(slow[:_MOST_SHOWN])
-    more = len(slow) - _MOST_SHOWN
-    if more > 0:
-        words += f" (and {more} more)"
-    usual = number(faster_half(egress(streams).values()))
-    return f"{words}; the faster half reaches {usual} MB/s"
+    slowest = number(min(streams.values()))
+    fastest = number(max(streams.values()))
+    span = f"{slowest} to {fastest} MB/s"
+    slow = [f"{suspect.name}: {suspect.evidence}" for suspect in slow_suspects(streams, models)]
+    return "; ".join([span, *slow[:_MOST_SHOWN]])
