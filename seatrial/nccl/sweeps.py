@@ -17,7 +17,6 @@ from seatrial.nccl.draft import (
 from seatrial.nccl.events import Other, TableLineReader
 from seatrial.nccl.header import Average, Bounds, ColumnLayout, Prologue
 from seatrial.nccl.model import Device, Row, Sweep
-from seatrial.nccl.transport import TransportReader
 from seatrial.nccl.without_mpi import without_mpi
 from seatrial.text.wrapping import unwrapped
 
@@ -43,9 +42,8 @@ class SweepReader:
         self._drafts: list[Draft] = [Draft()]
         self._all = [self._drafts]  # and those of other labels
         self._rows = count(1)
-        self._next_command: Other | None = None
+        self._next = Draft()  # what stands behind a footer and may be of the next program
         self._heading = False
-        self._next_transport = TransportReader()
         self._exports: list[str] = []  # they hold for every program that follows
 
     def feed(self, raw: str) -> list[Row]:
@@ -79,7 +77,8 @@ class SweepReader:
         sweeps = []
         drafts = [draft for drafts in self._all for draft in drafts]
         begun = [draft for draft in drafts if draft.seen]
-        for group in (*without_mpi(begun), *(draft for draft in drafts if not draft.seen)):
+        others = [draft for draft in drafts if not draft.seen]
+        for group in (*without_mpi(begun), *others):
             if isinstance(group, Sweep):
                 sweeps.append(group)
             elif group.seen:
@@ -122,13 +121,10 @@ class SweepReader:
         past that phase.
         """
         if repeated and sum(map(len, self._all)) < _MAX_SWEEPS:
-            self._drafts.append(Draft(transport=self._next_transport))
-            self._next_transport = TransportReader()
+            self._drafts.append(self._next)
+            self._next = Draft()
             for text in self._exports:
                 self._draft.transport.take(text)
-            if self._next_command is not None:
-                _hint(self._draft, self._next_command)
-            self._next_command = None
         if self._draft.phase == Phase.NOTHING:
             self._draft.leading = tuple(self._draft.findings.findings())
         self._draft.phase = max(self._draft.phase, phase)
@@ -190,18 +186,11 @@ class SweepReader:
         self._heading = self._heading or bool(_HEADING.match(text))
         if "export NCCL_" in text and len(self._exports) < _MAX_EXPORTS:
             self._exports.append(text)
+        findings = draft.findings
         if draft.phase == Phase.FOOTER:
-            self._next_transport.take(text)
-            draft.trailing.feed(text, event.rank)
-            if event.program:
-                self._next_command = event
-        else:
-            draft.transport.take(text)
-            draft.findings.feed(text, event.rank)
-            if event.program:
-                _hint(draft, event)
-
-
-def _hint(draft: Draft, command: Other) -> None:
-    draft.hint = command.program or draft.hint
-    draft.hint_ranks = command.command_ranks or draft.hint_ranks
+            findings = draft.trailing
+            draft = self._next
+        findings.feed(text, event.rank)
+        draft.transport.take(text)
+        draft.hint = event.program or draft.hint
+        draft.hint_ranks = event.command_ranks or draft.hint_ranks
