@@ -5,7 +5,7 @@ software and traffic?
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -141,34 +141,23 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
             raise MissingError.of("mpirun-broken", cause=why)
         return [(head, why)]
-    search = _Search(testbed, attempt)
-    guilty = search.among(others)
-    return guilty if search.tries <= MAX_TRIES else []
+    guilty = []
+    waiting = [others] if others else []  # groups to try together with the head
+    for _ in range(MAX_TRIES):
+        if not waiting:
+            return guilty
+        names = waiting.pop(0)
+        why = attempt(testbed.without(set(others).difference(names)))
+        if why and len(names) == 1:
+            guilty.append((names[0], why))
+        elif why:
+            middle = len(names) // 2
+            waiting = [names[:middle], names[middle:], *waiting]
+    return [] if waiting else guilty
 
 
 def _alone(testbed: Testbed, name: str) -> Testbed:
     return testbed.part([name], testbed.label)
-
-
-@dataclass(slots=True)
-class _Search:
-    testbed: Testbed
-    attempt: Attempt
-    tries: int = 0
-
-    def among(self, names: Sequence[str]) -> list[Guilty]:
-        """Return the bad nodes in `names`, which are tried together with the head."""
-        self.tries += 1
-        if self.tries > MAX_TRIES:
-            return []
-        left_out = set(self.testbed.names[1:]).difference(names)
-        why = self.attempt(self.testbed.without(left_out))
-        if why is None:
-            return []
-        if len(names) == 1:
-            return [(names[0], why)]
-        middle = len(names) // 2
-        return self.among(names[:middle]) + self.among(names[middle:])
 
 
 def connectivity(context: CheckContext) -> StepResult:
