@@ -107,7 +107,7 @@ def compare(
         began = time.monotonic()
         repeated = repeat({name: doubts[name]}, budget.until).get(name, Repeated())
         budget.spend(name, time.monotonic() - began)
-        repeats.setdefault(name, Repeated()).add(repeated)
+        repeats.setdefault(name, Repeated()).add_later(repeated)
         requested = {doubt.measurement.series() for doubt in doubts[name]}
         given_up |= requested - {m.series() for m in repeated.measurements}
         judge.add(repeated.measurements)

@@ -126,7 +126,20 @@ def concluded(
 
 
 @dataclass(slots=True)
-class Repeated:
+class Outcome:
+    """Measurements, and the problems meanwhile."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, other: "Outcome") -> None:
+        """Add the outcome of another part."""
+        self.measurements += other.measurements
+        self.problems += other.problems
+
+
+@dataclass(slots=True)
+class Repeated(Outcome):
     """The results of repeating a check's doubtful measurements, and what broke meanwhile.
 
     `suspects` are to blame for what broke. `over`: no more repeats, since the cluster has changed
@@ -134,16 +147,13 @@ class Repeated:
     judged; None if that changes nothing.
     """
 
-    measurements: list[Measurement] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     over: bool = False
     check: Check | None = None
 
-    def add(self, later: "Repeated") -> None:
+    def add_later(self, later: "Repeated") -> None:
         """Add the results of a later repeat."""
-        self.measurements += later.measurements
-        self.problems += later.problems
+        self.add(later)
         self.suspects += later.suspects
         self.over = self.over or later.over
         self.check = later.check or self.check

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from seatrial.checks.connectivity.throughput import partners
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
+    Outcome,
     Problem,
     Repeated,
     StepResult,
@@ -48,7 +49,7 @@ from seatrial.checks.rdma.section import (
     tests_of_pair,
 )
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.measurement import Conditions, Measurement, Subject
+from seatrial.model.measurement import Conditions, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
@@ -91,19 +92,6 @@ class Listening(NodeAnswer):
     listening: bool
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """Measurements and problems of the pairs."""
-
-    measurements: list[Measurement] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-    def add(self, other: "_Outcome") -> None:
-        """Add the outcome of another test."""
-        self.measurements += other.measurements
-        self.problems += other.problems
-
-
 def rdma(context: CheckContext) -> StepResult:
     """Run the rounds of pairs of the suite.
 
@@ -113,7 +101,7 @@ def rdma(context: CheckContext) -> StepResult:
     section = context.section(Rdma)
     testbed = context.testbed
     trial = _Trial(context, section)
-    outcome = _Outcome(problems=list(trial.missing))
+    outcome = Outcome(problems=list(trial.missing))
     for pairs in _rounds(testbed, section, context.run.day or 0):
         outcome.add(trial.run(pairs))
     links = {measurement.subject.name for measurement in outcome.measurements}
@@ -158,7 +146,9 @@ class _Trial:
         Raises MissingError if a node lacks it.
         """
         section = self.section
-        prefix = f"{section.folder}/" if section.folder else ""
+        prefix = ""
+        if section.folder:
+            prefix = f"{section.folder}/"
         request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
@@ -234,9 +224,9 @@ class _Trial:
         transport = opened.enter_context(connected(self.testbed, node, self.section.timeout_s))
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
-    def run(self, pairs: Sequence[Pair]) -> _Outcome:
+    def run(self, pairs: Sequence[Pair]) -> Outcome:
         """Run all tests on disjoint pairs, each test on all pairs at once."""
-        outcome = _Outcome()
+        outcome = Outcome()
         with ExitStack() as opened:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
@@ -255,7 +245,7 @@ class _Trial:
                         left.append(pair)
         return outcome
 
-    def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
+    def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> Outcome:
         """Run one test of one pair: start the server, then the client."""
         client, server = pair
         if test.way == "in":
@@ -288,7 +278,7 @@ class _Trial:
             return _failed(pair, first_device, error.reason)
         if not len(ended) == len(served) == len(test.rails):
             return _failed(pair, first_device, "another number of programs ended")
-        outcome = _Outcome()
+        outcome = Outcome()
         for rail, *of_rail in zip(test.rails, ended, served, strict=True):
             outcome.add(self._read(test, rail, pair, of_rail))
         return outcome
@@ -301,7 +291,7 @@ class _Trial:
                 return rail.device, _message((end,)) or silent
         return test.rails[0].device, silent
 
-    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> _Outcome:
+    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: Sequence[Ended]) -> Outcome:
         """Return the result of one rail as a measurement, or the problem."""
         at_client, at_server = ended
         own = read_perftest(_lines(at_client))
@@ -321,7 +311,7 @@ class _Trial:
             "memory": memory_of(self.known, rail),
             "message_bytes": m.conditions["message_bytes"],
         }
-        return _Outcome(
+        return Outcome(
             [replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)]
         )
 
@@ -344,17 +334,17 @@ def _of_node(name: str, evidence: Reason) -> Problem:
     return Problem.of(Verdict.FAIL, suspect)
 
 
-def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
+def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Outcome:
     """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
     code = "rdma-failed"
     if verdict is Verdict.CORRUPT:
         code = "rdma-wrong"
     evidence = Reason.of(code, device=device, what=problem)
     suspect = Suspect("link", link_name(*pair), 0.7, evidence)
-    return _Outcome(problems=[Problem.of(verdict, suspect)])
+    return Outcome(problems=[Problem.of(verdict, suspect)])
 
 
-def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
+def _log(test: PairTest, pair: Pair, outcome: Outcome) -> None:
     """Log the lowest and highest value of a test."""
     values = [m.value for m in outcome.measurements]
     if values:

@@ -19,6 +19,7 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
+    Outcome,
     PlannedNodes,
     PlannedPart,
     Problem,
@@ -99,15 +100,12 @@ def storage(context: CheckContext) -> StepResult:
     """
     started = time.monotonic()
     section = context.section(Storage)
-    problems: list[Problem] = []
-    measurements: list[Measurement] = []
+    outcome = Outcome()
     for path in section.paths:
-        trial = _tried(context.testbed, section, path)
-        problems += trial.problems
-        measurements += trial.measurements
+        outcome.add(_tried(context.testbed, section, path))
     nodes = count(len(context.testbed.nodes), "node")
     passed = Reason.of("storage-agrees", nodes=nodes, paths=some_of(section.paths))
-    check = concluded(_NAME, problems, passed, started, measurements)
+    check = concluded(_NAME, outcome.problems, passed, started, outcome.measurements)
     return StepResult(check, context.testbed)
 
 
@@ -119,7 +117,7 @@ def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
     return trial
 
 
-class _Trial:
+class _Trial(Outcome):
     """The trial of one path: its measurements and problems.
 
     `nodes` are connected, with a folder each on the path; `everyone` is the number of all nodes,
@@ -127,11 +125,10 @@ class _Trial:
     """
 
     def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
+        super().__init__()
         self.nodes = nodes
         self.section = section
         self.path = path
-        self.measurements: list[Measurement] = []
-        self.problems: list[Problem] = []
         self.everyone = len(nodes.names) + len(nodes.failed)
 
     def run(self) -> None:
