@@ -14,9 +14,10 @@ from uuid import UUID
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
+from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.localize.rounds import LOCALIZE
 from seatrial.checks.localize.step import is_due
-from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
+from seatrial.checks.table import CHECKS, left_out, repeat_checks
 from seatrial.config.run import RESULT, Run, whole_name
 from seatrial.flows.serving.killed import close_killed_runs
 from seatrial.flows.serving.limits import cluster_lock
@@ -180,7 +181,7 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
         repeat = partial(repeat_checks, run_state.context()) if run_state.nodes_up else None
         run_state.checks = compare_task(run_state.checks, judge, repeat, until)
         if run_state.nodes_up:
-            run_state.checks, notes = revisit_checks(run_state.context(), run_state.checks)
+            run_state.checks, notes = revisit_inventories(run_state.context(), run_state.checks)
             run_state.notes += notes
     measured = "compare" in run_state.done and run.suite.budget_s and run_state.nodes_up
     if measured and is_due(run_state.context(), run_state.checks):

@@ -24,7 +24,7 @@ from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
-from seatrial.model.result import Check, Judgement, Suspect
+from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import some_of
@@ -281,7 +281,6 @@ TORCH = Need(
 )
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
-Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[Reason]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +295,6 @@ class CheckType:
     - `needs`: what nodes must have, by whether they have GPUs.
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
-    - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further
-      evidence, and notes.
-    - `judged`: judges the numbers that its own suspects are blamed for, given the name of each
-      node's kind.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it
       measures.
@@ -315,8 +310,6 @@ class CheckType:
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
-    revisit: Revisit | None = None
-    judged: Callable[[Check, Mapping[str, str]], Sequence[Judgement]] = lambda check, kinds: ()
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()
 

@@ -5,7 +5,6 @@ The tolerances are explained in docs/decisions/0002-judging-with-few-samples.md.
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seatrial.checks.collectives.check import COLLECTIVES
@@ -21,7 +20,6 @@ from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run, Suite
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 from seatrial.system.extensions import loaders, usable
@@ -97,20 +95,6 @@ def repeat_checks(
     return by_check
 
 
-def revisit_checks(
-    context: CheckContext, checks: Sequence[Check]
-) -> tuple[list[Check], list[Reason]]:
-    """Ask the nodes again once all numbers are judged; return the checks, with further evidence,
-    and notes.
-    """
-    notes: list[Reason] = []
-    for kind in CHECKS:
-        if kind.revisit:
-            checks, more = kind.revisit(context, checks)
-            notes += more
-    return list(checks), notes
-
-
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     """Return whether the testbed still has the ranks of the measurement; with fewer, values are not
     comparable.
@@ -119,10 +103,3 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     if arm_of(m) == INTRA:  # measured on the ranks of one node
         return m.subject.name in testbed.names
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
-
-
-def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
-    """Return the check's own judgements of the measurements for which it blames nodes."""
-    return next(
-        (kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ()
-    )

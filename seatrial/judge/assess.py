@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from seatrial.checks.connectivity.judged_rates import judged_rates
 from seatrial.checks.metrics import Doubts
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.doubts import doubts_of
@@ -168,11 +169,9 @@ class RunJudge:
         """
         if not check.raw.suspects:
             return judgements
-        from seatrial.checks.table import judged_by  # every check, with its way to the nodes
-
         merged = dict(judgements)
         groups = self._knowledge.groups.name_by_node
-        for own in judged_by(check, groups):
+        for own in judged_rates(check, groups):
             name = own.measurement.series()
             known = merged.get(name)
             if known is None or own.verdict.severity < known.verdict.severity:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.facts import (
     clock_skews,
     models_of,
@@ -21,7 +20,6 @@ from seatrial.checks.connectivity.facts import (
 )
 from seatrial.checks.connectivity.findings import NAME, Findings
 from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, remarks
-from seatrial.checks.connectivity.judged_rates import judged_rates
 from seatrial.checks.connectivity.rates import measurements
 from seatrial.checks.connectivity.slow_paths import slow_paths
 from seatrial.checks.connectivity.slow_streams import summary
@@ -141,7 +139,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
             raise MissingError.of("mpirun-broken", cause=why)
         return [(head, why)]
-    guilty = []
+    guilty: list[Guilty] = []
     waiting = [others] if others else []  # groups to try together with the head
     for _ in range(MAX_TRIES):
         if not waiting:
@@ -341,8 +339,6 @@ CONNECTIVITY = CheckType(
     after="launch",
     metrics=CONNECTIVITY_METRICS,
     repeat=repeat_streams,
-    revisit=revisit_inventories,
-    judged=judged_rates,
     plan=_plan,
     logs=("mpirun-hostname",),
 )
