@@ -1,13 +1,23 @@
 """Judgements of the TCP rates of slow nodes and links, compared with their peers. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from seatrial.checks.connectivity.rates import SLOW_FACTOR, Models, slow_cut, usual_by_node
+from seatrial.checks.connectivity.rates import (
+    SLOW_FACTOR,
+    Models,
+    Rates,
+    slow_cut,
+    usual_by_node,
+)
+from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.slow_streams import verdict_of
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check, Expected, Judgement
+from seatrial.model.result import Check, Expected, Judgement, Suspect
 from seatrial.text.words import measured, quantity
+
+_OF_NODES = ("tcp_egress", "tcp_ingress")
+_STREAM = "tcp_stream"
 
 
 def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
@@ -16,59 +26,43 @@ def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
     `model_by_node` determines which nodes are peers. Rates and suspects come from the check itself,
     so a stored run is judged in the same way.
     """
-    rates = _Rates(once(check.measurements), model_by_node)
-    if not rates.usual:
+    readings = []
+    streams = {}
+    for m in once(check.measurements):
+        is_stream = m.metric == _STREAM and len(m.subject.nodes) == 2
+        if m.finite and (is_stream or m.metric in _OF_NODES):
+            readings.append(m)
+        if m.finite and is_stream:
+            streams[_ends(m)] = m.value
+    usual = usual_by_node(streams, model_by_node)
+    if not usual:
         return []
+    across = slow_cut(streams, model_by_node)
     judgements = []
     for suspect in check.raw.suspects:
-        match suspect.evidence.code:
-            case "tcp-node-slow":
-                judgements += rates.of_node(suspect.name)
-            case "tcp-link-slow":
-                judgements += rates.of_link(suspect.name)
-            case "tcp-cut-slow":
-                judgements += rates.across_cut()
+        rates = []
+        for m in readings:
+            peers = _peers_rate(m, suspect, usual, across)
+            if peers is not None:
+                rates.append((m, peers))
+        judgements += _slow(rates)
     return judgements
 
 
-class _Rates:
-    """The rates of a check; `usual` is the rate of the model of each node, in MB/s."""
+def _peers_rate(m: Measurement, suspect: Suspect, usual: Rates, across: Set[Pair]) -> float | None:
+    """Return what the peers reach, in MB/s; None for a rate that the suspect is not blamed for.
 
-    def __init__(self, readings: Sequence[Measurement], model_by_node: Models) -> None:
-        self._model_by_node = model_by_node
-        self._of_nodes = []
-        self._of_links = []
-        for m in readings:
-            if m.metric in ("tcp_egress", "tcp_ingress"):
-                self._of_nodes.append(m)
-            elif m.metric == "tcp_stream" and len(m.subject.nodes) == 2:
-                self._of_links.append(m)
-        self._streams = {_ends(m): m.value for m in self._of_links if m.finite}
-        self.usual = usual_by_node(self._streams, model_by_node)
-
-    def of_node(self, node: str) -> list[Judgement]:
-        """Return judgements of the slow directions of a node."""
-        if node not in self.usual:
-            return []
-        usual = self.usual[node]
-        rates = [(m, usual) for m in self._of_nodes if m.subject.name == node]
-        return _slow(rates)
-
-    def of_link(self, link: str) -> list[Judgement]:
-        """Return judgements of the slow directions of a link."""
-        rates = []
-        for m in self._of_links:
-            if m.subject.name == link and m.finite:
-                slower_end = min(self.usual[node] for node in _ends(m))
-                rates.append((m, slower_end))
-        return _slow(rates)
-
-    def across_cut(self) -> list[Judgement]:
-        """Return judgements of the streams across the cut."""
-        across = slow_cut(self._streams, self._model_by_node)
-        within = min(self.usual.values())
-        rates = [(m, within) for m in self._of_links if _ends(m) in across]
-        return _slow(rates)
+    `usual` is the rate of the model of each node; `across` are the slow streams across a cut.
+    """
+    is_own = m.subject.name == suspect.name
+    match suspect.evidence.code:
+        case "tcp-node-slow" if is_own:
+            return usual.get(suspect.name)
+        case "tcp-link-slow" if is_own:
+            return min(usual[node] for node in m.subject.nodes)
+        case "tcp-cut-slow" if m.metric == _STREAM and _ends(m) in across:
+            return min(usual.values())
+    return None
 
 
 def _ends(stream: Measurement) -> tuple[str, str]:
