@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -360,15 +359,15 @@ class KubernetesPlatform(PlatformSettings):
             {**each, "image": self.plugin_image or each["image"]}
             for each in profile.init_containers
         ]
-        return replace(
-            profile,
-            networks=tuple(
+        own = {
+            "networks": tuple(
                 (interface, name)
                 for (interface, _), name in zip(profile.networks, names, strict=False)
             ),
-            init_containers=tuple(installers),
-            compute_domain=profile.compute_domain or self.compute_domain,
-        )
+            "init_containers": tuple(installers),
+            "compute_domain": profile.compute_domain or self.compute_domain,
+        }
+        return profile.model_copy(update=own)
 
     def moving_parts(self) -> list[str]:
         profile = self.profile

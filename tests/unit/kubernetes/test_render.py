@@ -14,7 +14,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.machines import TCPXO_DAEMON
+from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import plan
 from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from tests.cluster_files import refusal
@@ -363,7 +363,7 @@ def test_networks_and_plugin_image_default_to_those_of_the_machine() -> None:
         ).moving_parts()
 
     assert moving() == [
-        f"tcpxo-daemon {TCPXO_DAEMON}",
+        f"tcpxo-daemon {MACHINES['a3-mega'].init_containers[0]['image']}",
         f"networks default, {', '.join(f'vpc{i}' for i in range(1, 9))}",
     ]
     own = [f"net-{i}" for i in range(9)]
