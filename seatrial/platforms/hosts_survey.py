@@ -2,9 +2,6 @@
 local nodes.
 """
 
-import tempfile
-from pathlib import Path
-
 from seatrial.config.cluster import this_machine
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields, open_fields
@@ -99,17 +96,14 @@ def _gpus_of(host: str) -> list[str]:
     Raises LaunchError, MissingError.
     """
     from seatrial.platforms.baremetal import BaremetalPlatform
-    from seatrial.platforms.baremetal.hosts import Hosts, ssh_config
+    from seatrial.platforms.baremetal.hosts import Hosts
     from seatrial.platforms.openssh import SSH_FAILED
 
     settings = BaremetalPlatform(kind="baremetal", hosts=(host,))
-    with tempfile.TemporaryDirectory(prefix="seatrial-ssh-") as folder:
-        config = Path(folder, "ssh_config")
-        config.write_text(ssh_config(settings))
-        hosts = Hosts(settings, config)
-        finished = hosts.run(host, _GPUS, _ANSWER_S)
-        if finished.status == SSH_FAILED:
-            raise hosts.no_login(host, finished.errors)
+    hosts = Hosts(settings)
+    finished = hosts.run(host, _GPUS, _ANSWER_S)
+    if finished.status == SSH_FAILED:
+        raise hosts.no_login(host, finished.errors)
     if finished.status in _NOT_FOUND:
         return []
     if finished.status:

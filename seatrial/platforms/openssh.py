@@ -85,6 +85,14 @@ Options = Callable[[], dict[str, str]]
 SSH_FAILED = 255  # the exit status of ssh itself
 
 
+def _full_path(value: str) -> str:
+    """Return a full path, so that another process of the run finds the same file."""
+    return str(Path(value).expanduser().absolute())
+
+
+OwnFile = Annotated[PathText, AfterValidator(_full_path)]
+
+
 class LoginSettings(Strict):
     """Login to a host; ssh's configuration provides what is unset."""
 
@@ -93,13 +101,13 @@ class LoginSettings(Strict):
     )
     port: Port | None = Field(None, description="of its own sshd")
     jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
-    key_file: PathText | None = Field(None, description="private key")
+    key_file: OwnFile | None = Field(None, description="private key")
 
 
 class SshSettings(LoginSettings):
     """Login by the system's own ssh."""
 
-    ssh_config: PathText | None = Field(
+    ssh_config: OwnFile | None = Field(
         None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
     login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
@@ -113,7 +121,7 @@ def client_config(
     """Return the configuration of ssh.
 
     `options_of` are option lines by hosts; `own_config` replaces the user's and the system's files.
-    Pure, except that it expands the home folder.
+    Pure, but for the home folder in it.
     """
     lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
     lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
@@ -122,8 +130,8 @@ def client_config(
             names = " ".join(hosts[start : start + _NAMES_PER_LINE])
             lines += [f"Host {names}", *(f"    {option}" for option in options)]
     lines.append("Match all")
-    for path in (own_config,) if own_config else _USUAL:
-        lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
+    for path in (own_config,) if own_config else map(_full_path, _USUAL):
+        lines.append(f'    Include "{path}"')
     # After the user's files, so only a default: OpenSSH's own choice takes a tenth of a second of
     # processor time on either side to keep data secret for decades, but a run's keys are worthless
     # after it.
@@ -140,7 +148,7 @@ def login_options(login: LoginSettings) -> Iterator[str]:
     if login.jump:
         yield f"ProxyJump {login.jump}"
     if login.key_file:
-        yield f'IdentityFile "{Path(login.key_file).expanduser().absolute()}"'
+        yield f'IdentityFile "{login.key_file}"'
 
 
 def read_options(printed: str) -> dict[str, str]:

@@ -26,7 +26,13 @@ from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Leftover
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
-from seatrial.system.private import check_private_folder, closed_folder, read_private, write_private
+from seatrial.system.private import (
+    check_private_folder,
+    closed_folder,
+    read_private,
+    write_atomic,
+    write_private,
+)
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
 
@@ -180,6 +186,21 @@ def make_folder(run_id: str, kind: str) -> Path:
 def _refusal(folder: Path, error: OSError) -> str:
     other = "" if os.geteuid() == 0 else ", or set XDG_STATE_HOME to another folder of yours"
     return f"{unusable(folder, error)}; runs keep their keys there: remove it{other}"
+
+
+def ssh_config_file(text: str) -> Path:
+    """Return a file with that configuration of ssh: ssh passes a file on to its jump hosts.
+
+    It is named after its content, for any process of this user. Raises LaunchError if the folder is
+    another user's.
+    """
+    folder = root_folder("ssh")
+    file = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    try:
+        closed_folder(folder)
+        return file if file.exists() else write_atomic(file, text)
+    except OSError as error:
+        raise LaunchError.of("run-keys-refused", problem=_refusal(folder, error)) from error
 
 
 def write_owner(folder: Path, name: str, owner: Process) -> None:

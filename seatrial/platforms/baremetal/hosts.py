@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ from seatrial.platforms.openssh import (
     reason_of,
     tunnel,
 )
-from seatrial.platforms.state import NodeAddress, PlatformState
+from seatrial.platforms.state import NodeAddress, PlatformState, ssh_config_file
 from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
 
@@ -164,16 +164,13 @@ class HostError(LaunchError):
 class Hosts:
     """The hosts of a cluster file.
 
-    `config` is the file that `ssh_config` made, for as long as it exists.
-
     `listen` is the address that the run's sshd listens on; all addresses when None.
     """
 
     listen: str | None = None
 
-    def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
+    def __init__(self, settings: BaremetalPlatform) -> None:
         self._settings = settings
-        self._config = config
         # sshd drops some of more than ten logins (MaxStartups)
         self._through_jumps = threading.Semaphore(8)
 
@@ -223,16 +220,17 @@ class Hosts:
 
     def _login(self, host: str) -> list[str]:
         """Return the ssh command line to which a command for the host is appended."""
-        return [*self._ssh(), host]
+        return [*self._ssh, host]
 
+    @cached_property
     def _ssh(self) -> list[str]:
-        return ["ssh", "-F", str(self._config)]
+        return ["ssh", "-F", str(ssh_config_file(ssh_config(self._settings)))]
 
     def options(self, host: str) -> dict[str, str]:
         """Return ssh's configuration for a host: the first value of each option, by lower-case
         name.
         """
-        _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
+        _, output, _ = _run([*self._ssh, "-G", host], b"", 20, host)
         return read_options(output)
 
     def is_proxied(self, host: str) -> bool:
@@ -252,7 +250,7 @@ class Hosts:
     def why_silent(self, jump: str) -> str | None:
         """Return ssh's message if that jump host does not answer; None if it does."""
         status, _, errors = _run(
-            [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
+            [*self._ssh, f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
         )
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
@@ -260,7 +258,7 @@ class Hosts:
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """Return a stream to a port of a host behind jump hosts, by ssh. Raises OSError."""
         with self._through_jumps:
-            return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
+            return tunnel(self._ssh, host, f"127.0.0.1:{port}", timeout_s)
 
 
 def on_hosts(

@@ -5,7 +5,6 @@ import re
 import shlex
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -166,9 +165,8 @@ class Baremetal(RunsWithState[BaremetalState]):
         settings = self._settings
         folder, run_key, host_key = states.begin(run, self.kind)
         deadline = time.time() + lifetime_s(settings, run.cluster) + settings.start_timeout_s
-        write_private(folder / "ssh_config", ssh_config(settings))
         write_private(folder / "deadline.json", json.dumps(deadline))
-        hosts = self._hosts(folder)
+        hosts = self.hosts_type(settings)
         if container := container_of(run, settings):
             # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
             write_private(folder / "untouched.json", json.dumps(settings.hosts))
@@ -188,15 +186,12 @@ class Baremetal(RunsWithState[BaremetalState]):
         write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
-    def _hosts(self, folder: Path) -> Hosts:
-        return self.hosts_type(self._settings, folder / "ssh_config")
-
     def _is_up(self, run_id: str) -> bool:
         return (self._folder(run_id) / "nodes.json").exists()
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = self._folder(run_id)
-        hosts = self._hosts(folder)
+        hosts = self.hosts_type(self._settings)
         addresses = {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -228,11 +223,11 @@ class Baremetal(RunsWithState[BaremetalState]):
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        state = self._folder(run_id)
-        if not state.exists():
+        if not self._folder(run_id).exists():
             return  # nothing was started
         request = {"verb": "log", "folder": run_folder(self._settings, run_id), "bytes": _LOG_BYTES}
-        answers = self._hosts(state).ask_each(request, timeout_s, self._settings.hosts)
+        hosts = self._settings.hosts
+        answers = self.hosts_type(self._settings).ask_each(request, timeout_s, hosts)
         for host, answer in answers.items():
             text = f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
@@ -255,9 +250,9 @@ class Baremetal(RunsWithState[BaremetalState]):
             "folder": run_folder(settings, run_id),
             "container": {"program": settings.runtime, "name": container_name(settings, run_id)},
         }
-        hosts = self.hosts_type(settings, folder / "ssh_config")
+        hosts = self.hosts_type(settings)
         # Hosts that may hold something: all of them, if the launch was interrupted
-        touched = settings.hosts if (folder / "ssh_config").exists() else ()
+        touched = settings.hosts if (folder / "deadline.json").exists() else ()
         untouched = states.read_json(folder, "untouched.json") or ()
         answers = hosts.ask_each(request, 25, [host for host in touched if host not in untouched])
         remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
@@ -286,10 +281,7 @@ class Baremetal(RunsWithState[BaremetalState]):
             "mpirun": cluster.mpi.mpirun,
             "container": asdict(container) if container else None,
         }
-        with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
-            config = Path(folder) / "ssh_config"
-            config.write_text(ssh_config(settings))
-            answers = self.hosts_type(settings, config).ask_each(request, 30, settings.hosts)
+        answers = self.hosts_type(settings).ask_each(request, 30, settings.hosts)
         if without_ssh := next(
             (answer for answer in answers.values() if isinstance(answer, MissingError)), None
         ):

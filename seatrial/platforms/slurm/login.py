@@ -5,12 +5,9 @@ output.
 import getpass
 import os
 import shlex
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +26,8 @@ from seatrial.platforms.openssh import (
     tunnel,
 )
 from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.platforms.state import ssh_config_file
 from seatrial.remote.command import LocalProcess
-from seatrial.system.private import write_private
 from seatrial.text.printable import printable
 
 # sshd's sessions are no login shells, but some sites set the path of Slurm's commands only there.
@@ -59,11 +56,6 @@ class Login:
     def user(self) -> str:
         """The user who submits jobs, and whom the nodes accept."""
         return getpass.getuser()
-
-    def keep_files_in(self, folder: Path) -> None:
-        """Keep the login's files in that folder from now on, if it exists, so that they are removed
-        with the run.
-        """
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """Return a stream to the sshd of a node of the job. Raises OSError."""
@@ -172,7 +164,6 @@ class RemoteLogin(Login):
         self._host = host
         self.place = host
         self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
-        self._kept: Path | None = None  # ssh's configuration in the folder of a run
 
     @cached_property
     def user(self) -> str:
@@ -192,30 +183,9 @@ class RemoteLogin(Login):
         with self._turn:
             return tunnel(self._ssh, self._host, f"[{node.address}]:{node.port}", timeout_s)
 
-    def keep_files_in(self, folder: Path) -> None:
-        if not folder.is_dir():
-            return
-        self._kept = folder / "ssh_config"
-        if not self._kept.exists():  # otherwise another process of the run may be reading it
-            write_private(self._kept, self.config())
-
-    @property
-    def _ssh(self) -> list[str]:
-        """The ssh command line.
-
-        Its configuration is a file, since ssh needs it for jump hosts too.
-        """
-        kept = self._kept if self._kept and self._kept.exists() else self._temporary
-        return ["ssh", "-F", str(kept)]
-
     @cached_property
-    def _temporary(self) -> Path:
-        """A file for use without a run, as by `doctor`; it is removed with this object."""
-        folder = Path(tempfile.mkdtemp(prefix="seatrial-ssh-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        file = folder / "ssh_config"
-        file.write_text(self.config())
-        return file
+    def _ssh(self) -> list[str]:
+        return ["ssh", "-F", str(ssh_config_file(self.config()))]
 
     def _command(self, argv: Sequence[str]) -> list[str]:
         return [*self._ssh, self._host, shlex.join(["sh", "-c", _WITH_PROFILE, "sh", *argv])]

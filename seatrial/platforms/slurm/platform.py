@@ -233,7 +233,6 @@ class Slurm(RunsWithState[SlurmState]):
             log.warning("%s", warning)
         folder, run_key, host_key = states.begin(run, _KIND)
         (folder / _NOT_SUBMITTED).touch(0o600)
-        login.keep_files_in(folder)
         there = script.run_folder(self._settings, run.run_id)
         login.shell(
             f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir "
@@ -300,11 +299,6 @@ class Slurm(RunsWithState[SlurmState]):
             for task, name in enumerate(names)
         )
 
-    def _folder(self, run_id: str) -> Path:
-        folder = super()._folder(run_id)
-        self._login.keep_files_in(folder)
-        return folder
-
     def _is_up(self, run_id: str) -> bool:
         return any(job.is_up for job in jobs_of(self._login, run_id))
 
@@ -321,7 +315,7 @@ class Slurm(RunsWithState[SlurmState]):
             run_id,
             nodes_of(self._cluster, state),
             user=state.user,
-            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
+            key_file=self._folder(run_id) / states.KEY_FILE,
             dial=self._login.dial,
             workdir=state.workdir,
             python=self._settings.python,

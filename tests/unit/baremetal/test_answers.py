@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.model.errors import SeatrialError
+from seatrial.platforms import state as states
 from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
 from seatrial.platforms.openssh import is_before_login, is_silent, reason_of
@@ -112,7 +113,8 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
     (tmp_path / "status").write_text("0")
-    return Hosts(BaremetalPlatform(kind="baremetal", hosts=("gpu-1",)), tmp_path / "config")
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
+    return Hosts(BaremetalPlatform(kind="baremetal", hosts=("gpu-1",)))
 
 
 def answer_of(hosts: Hosts, folder: Path, text: str) -> Any:

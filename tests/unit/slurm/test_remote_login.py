@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.platforms import state as states
 from seatrial.platforms.commands import Finished
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm import login as logins
@@ -77,9 +78,10 @@ class Ssh:
 REMOTE = SlurmPlatform(kind="slurm", host="login", login_timeout_s=7)
 
 
-def test_commands_go_through_ssh_with_the_configuration_of_the_run(
+def test_commands_go_through_ssh_with_the_configuration_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     ssh = Ssh(Finished(0, "alice\n", ""))
     monkeypatch.setattr(logins, "run_bounded", ssh)
     login = login_of(REMOTE)
@@ -89,14 +91,8 @@ def test_commands_go_through_ssh_with_the_configuration_of_the_run(
     assert (start, host) == (["ssh", "-F"], "login")
     assert "Host *" in Path(config).read_text()
     assert command.endswith("id -un")
-    login.keep_files_in(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    login.keep_files_in(tmp_path)
-    (tmp_path / "ssh_config").write_text("of the run")
-    login.keep_files_in(tmp_path)
-    login.run(["true"])
-    assert ssh.calls[-1][2] == str(tmp_path / "ssh_config")
-    assert (tmp_path / "ssh_config").read_text() == "of the run"
+    login_of(REMOTE).run(["true"])
+    assert ssh.calls[-1][2] == config
 
 
 @pytest.mark.parametrize(
