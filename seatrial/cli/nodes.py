@@ -2,7 +2,6 @@
 `ssh`, and `dial`.
 """
 
-import ast
 import io
 import logging
 import os
@@ -10,8 +9,8 @@ import platform
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -54,28 +53,17 @@ def single_file(name: str) -> bytes:
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
         start = f'import runpy\nrunpy.run_module("{name}", run_name="__main__", alter_sys=True)\n'
         file.writestr(_entry("__main__.py"), start)
-        roots = (name, *_STARTED_BY.get(name, ()))
-        for path in sorted({path for root in roots for path in _with_imports(probes.probe(root))}):
+        finder = ModuleFinder([str(Path(probes.__file__).parent)])  # all else is the machine's
+        for root in (name, *_STARTED_BY.get(name, ())):
+            finder.import_hook(root)
+        found = (module.__file__ for module in finder.modules.values())
+        for path in map(Path, sorted(filter(None, found))):
             file.writestr(_entry(path.name), path.read_text())
     return archive.getvalue()
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-
-
-def _with_imports(path: Path) -> Iterator[Path]:
-    """Yield the file and the probes that it imports, and those that they import; no two import each
-    other.
-    """
-    yield path
-    siblings = {sibling.stem: sibling for sibling in probes.PROBES}
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-        for name in names:
-            if name in siblings:
-                yield from _with_imports(siblings[name])
 
 
 @click.command()
