@@ -3,9 +3,10 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from itertools import permutations
 from pathlib import Path
 
 from seatrial.config.cluster import Cluster
@@ -16,6 +17,7 @@ NETWORK = IPv4Network("10.77.0.0/16")
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
+Play = Iterator[tuple[str | None, str]]  # commands, each with the check after which it runs
 _END_ALL = "kill -KILL -1"  # kills all processes of a node but process 1, which then ends too
 
 
@@ -39,19 +41,11 @@ class LocalPlan:
     port: int
     nodes: tuple[LocalNode, ...]
 
-    def waiting(self, cluster: Cluster) -> dict[Path, str]:
-        """Return the FIFOs at which the faults of nodes and of the switch wait, with the check that
-        they wait for.
-        """
-        folders = {node.name: node.folder for node in self.nodes}
-        fifos: dict[Path, str] = {}
-        for fault in cluster.faults:
-            if fault.after:
-                at = [folders[name] for name in fault.nodes] if _on_nodes(fault) else []
-                if isinstance(fault, SwitchFault) or (isinstance(fault, LinkFault) and fault.rate):
-                    at.append(self.state)
-                fifos |= {folder / f"after-{fault.after}": fault.after for folder in at}
-        return fifos
+    def waiting(self, cluster: Cluster) -> set[Path]:
+        """Return the FIFOs at which the faults of nodes and of the switch wait for a check."""
+        played = [(self.state, _switch_faults(self, cluster))]
+        played += [(node.folder, _node_faults(self, node, cluster)) for node in self.nodes]
+        return {_fifo(folder, check) for folder, faults in played for check, _ in faults if check}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +83,16 @@ def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
         f"link set {BRIDGE} up",
     ]
     bridges = dict[str, str]()
-    for i, fault in _switches(cluster):
-        bridges |= dict.fromkeys(fault.switch, f"br{i}")
-        lines += [
-            f"link add br{i} type bridge",
-            f"link set br{i} up",
-            f"link add up{i} type veth peer name down{i}",
-            f"link set up{i} master br{i} up",
-            f"link set down{i} master {BRIDGE} up",
-        ]
+    for i, fault in enumerate(cluster.faults, start=1):
+        if isinstance(fault, SwitchFault):
+            bridges |= dict.fromkeys(fault.switch, f"br{i}")
+            lines += [
+                f"link add br{i} type bridge",
+                f"link set br{i} up",
+                f"link add up{i} type veth peer name down{i}",
+                f"link set up{i} master br{i} up",
+                f"link set down{i} master {BRIDGE} up",
+            ]
     for node in plan.nodes:
         lines += [
             f"netns add {node.namespace}",
@@ -111,87 +106,72 @@ def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
     """Return the script that makes the network in the switch's namespace, with faults of links and
     switches.
     """
-    node = {node.name: node for node in plan.nodes}
-    slow = [
-        (i, fault)
-        for i, fault in enumerate(cluster.faults, start=1)
+    slow = {
+        name
+        for fault in cluster.faults
         if isinstance(fault, LinkFault) and fault.rate
-    ]
-    ports = sorted({node[name].index for _, fault in slow for name in fault.link})
-    commands = dict[str | None, list[str]]()
-    for i, link in slow:
-        a, b = (node[name] for name in link.link)
-        commands.setdefault(link.after, []).extend(
-            (*_slow_link(i, a, b, link.rate), *_slow_link(i, b, a, link.rate))
-        )
-    for i, switch in _switches(cluster):
-        ends = [
-            f"tc qdisc add dev {end}{i} root {_token_bucket(switch.uplink)}"
-            for end in ("up", "down")
-        ]
-        commands.setdefault(switch.after, []).extend(ends)
+        for name in fault.link
+    }
     lines = [
         "set -eu",
         f"ip -batch {_quote(plan.state / 'network.batch')}",
         # Packets of no class are not limited
-        *(f"tc qdisc add dev n{port} root handle 1: htb" for port in ports),
-        *_begin(plan.state, commands),
+        *(
+            f"tc qdisc add dev n{node.index} root handle 1: htb"
+            for node in plan.nodes
+            if node.name in slow
+        ),
+        *_begin(plan.state, _switch_faults(plan, cluster)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _switches(cluster: Cluster) -> list[tuple[int, SwitchFault]]:
-    """Return the faults of switches, each with its number among all faults."""
-    return [
-        (i, fault)
-        for i, fault in enumerate(cluster.faults, start=1)
-        if isinstance(fault, SwitchFault)
-    ]
-
-
-def _slow_link(
-    number: int, source: LocalNode, target: LocalNode, rate: str | None
-) -> tuple[str, ...]:
-    """Return the commands that limit the rate from `source` to `target` at the switch."""
-    device = f"dev n{target.index} parent 1:"
-    of_link = f"1:{number}"
-    return (
-        f"tc class add {device} classid {of_link} htb rate {rate} quantum 60000",
-        (
-            f"tc filter add {device} protocol ip prio 1 u32 match ip src {source.address}/32 "
-            f"flowid {of_link}"
-        ),
-    )
+def _switch_faults(plan: LocalPlan, cluster: Cluster) -> Play:
+    """Yield the commands at the switch that limit the rates of uplinks and links."""
+    node = {node.name: node for node in plan.nodes}
+    for i, fault in enumerate(cluster.faults, start=1):
+        if isinstance(fault, SwitchFault):
+            for end in ("up", "down"):
+                yield fault.after, f"tc qdisc add dev {end}{i} root {_token_bucket(fault.uplink)}"
+        elif isinstance(fault, LinkFault) and fault.rate:
+            for source, target in permutations(fault.link):
+                device = f"dev n{node[target].index} parent 1:"
+                limit = f"classid 1:{i} htb rate {fault.rate} quantum 60000"
+                match = f"match ip src {node[source].address}/32 flowid 1:{i}"
+                yield fault.after, f"tc class add {device} {limit}"
+                yield fault.after, f"tc filter add {device} protocol ip prio 1 u32 {match}"
 
 
 def _token_bucket(rate: str) -> str:
     return f"tbf rate {rate} burst 32kbit latency 400ms"
 
 
-def _begin(folder: Path, commands: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
-    """Yield the commands, by the check after which they run; those of None run at once.
+def _fifo(folder: Path, check: str) -> Path:
+    return folder / f"after-{check}"
+
+
+def _begin(folder: Path, faults: Play) -> Iterator[str]:
+    """Yield the commands: those of None run at once.
 
     The others wait at a FIFO until it is opened for writing, and remove it when they are done.
     """
-    yield from commands.get(None, ())
-    for check, later in commands.items():
+    waiting: dict[str, list[str]] = {}
+    for check, command in faults:
         if check:
-            fifo = _quote(folder / f"after-{check}")
-            # Last, since it kills this shell too
-            kills = [command for command in later if command == _END_ALL]
-            rest = [command for command in later if command != _END_ALL]
-            yield from ("(", f"cat {fifo}", *rest, f"rm {fifo}", *kills, ") &")
+            waiting.setdefault(check, []).append(command)
+        else:
+            yield command
+    for check, later in waiting.items():
+        fifo = _quote(_fifo(folder, check))
+        # Last, since it kills this shell too
+        kills = [command for command in later if command == _END_ALL]
+        rest = [command for command in later if command != _END_ALL]
+        yield from ("(", f"cat {fifo}", *rest, f"rm {fifo}", *kills, ") &")
 
 
 def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Account) -> str:
     """Return the script of a node's process 1: network, mounts, faults, sshd."""
-    faults = [fault for fault in cluster.faults if node.name in fault.nodes and _on_nodes(fault)]
-    stopped = any(
-        isinstance(fault, NodeFault) and fault.sshd and not fault.after for fault in faults
-    )
-    commands = dict[str | None, list[str]]()
-    for fault in faults:
-        commands.setdefault(fault.after, []).extend(_fault_commands(plan, node, fault))
+    stopped = any(fault.sshd and not fault.after for fault in _own_faults(node, cluster))
     etc = _quote(node.folder / "etc")
     lines = [
         "set -eu",
@@ -217,7 +197,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "mkdir -p /run/sshd"
         if account.uid == 0
         else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
-        *_begin(node.folder, commands),
+        *_begin(node.folder, _node_faults(plan, node, cluster)),
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
@@ -266,11 +246,20 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
-def _on_nodes(fault: Fault) -> bool:
-    """Return whether the fault is played by nodes, not by the switch."""
-    return isinstance(fault, NodeFault) or (
-        isinstance(fault, LinkFault) and bool(fault.state or fault.loss)
-    )
+def _node_faults(plan: LocalPlan, node: LocalNode, cluster: Cluster) -> Play:
+    """Yield the commands on the node of its faults, and of those of its links."""
+    for fault in cluster.faults:
+        if node.name in fault.nodes:
+            for command in _fault_commands(plan, node, fault):
+                yield fault.after, command
+
+
+def _own_faults(node: LocalNode, cluster: Cluster) -> list[NodeFault]:
+    return [
+        fault
+        for fault in cluster.faults
+        if isinstance(fault, NodeFault) and node.name in fault.nodes
+    ]
 
 
 def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[str]:
@@ -361,11 +350,7 @@ def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
     faults.
     """
     path = os.environ.get("PATH", os.defpath)
-    faults = [
-        fault
-        for fault in cluster.faults
-        if isinstance(fault, NodeFault) and node.name in fault.nodes
-    ]
+    faults = _own_faults(node, cluster)
     wrong = [
         f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes
     ]

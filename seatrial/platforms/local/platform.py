@@ -266,7 +266,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, nodes: tuple[Node, ...]) -> Test
     def after_check(name: str) -> None:
         """Start the commands that wait for the check `name`, and wait until they are done."""
         deadline = time.monotonic() + _BEGIN_S
-        fifos = [fifo for fifo, check in waiting.items() if check == name]
+        fifos = [fifo for fifo in waiting if fifo.name == f"after-{name}"]
         while left := [fifo for fifo in fifos if fifo.exists()]:
             if time.monotonic() > deadline:
                 fault = f"{left[0].parent.name} {left[0].name}"
