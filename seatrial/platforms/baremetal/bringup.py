@@ -13,7 +13,6 @@ from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import (
     Answer,
     HostAddress,
-    HostError,
     Hosts,
     on_hosts,
     some_reasons,
@@ -128,12 +127,12 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
     """
 
     def find(host: str) -> Answer:
-        answer = hosts.ask(host, {"verb": "image", "container": asdict(container)}, 60)
+        answer = hosts.ask(host, {"verb": "check", "container": asdict(container)}, 60)
         if answer.missing:
             program = printable(container.program)
-            raise HostError.of("baremetal-host-lacks", host=host, programs=program)
+            raise LaunchError.of("baremetal-host-lacks", host=host, programs=program)
         if answer.image_missing and not container.name:
-            raise HostError(image_missing(container, host, "there is no such file"))
+            raise LaunchError(image_missing(container, host, "there is no such file"))
         return answer
 
     def pull(host: str) -> Answer:
@@ -141,7 +140,7 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
         request = {"verb": "pull", "container": asdict(container), "timeout_s": limit_s}
         answer = hosts.ask(host, request, limit_s + 15)
         if answer.image_problem is not None:
-            raise HostError(image_missing(container, host, answer.image_problem))
+            raise LaunchError(image_missing(container, host, answer.image_problem))
         return answer
 
     answers = on_hosts(settings.hosts, find)
@@ -222,10 +221,10 @@ def start_nodes(
     def start(host: str) -> HostAddress:
         answer = hosts.ask(host, request, settings.start_timeout_s + 15)
         if answer.held is not None:
-            raise HostError.of("baremetal-host-busy", host=host, holder=answer.held)
+            raise LaunchError.of("baremetal-host-busy", host=host, holder=answer.held)
         if answer.port is None or answer.user is None:
             problem = "its answer has no port"
-            raise HostError.of("baremetal-host-failed", host=host, problem=problem)
+            raise LaunchError.of("baremetal-host-failed", host=host, problem=problem)
         return HostAddress(
             name=host,
             address=answer.address or hosts.options(host).get("hostname", host),

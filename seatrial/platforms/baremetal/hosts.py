@@ -157,10 +157,6 @@ def ssh_config(settings: BaremetalPlatform) -> str:
 Answers = dict[str, Answer | SeatrialError]  # by host
 
 
-class HostError(LaunchError):
-    """A host did not do what was asked."""
-
-
 class Hosts:
     """The hosts of a cluster file.
 
@@ -177,7 +173,7 @@ class Hosts:
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float) -> Answer:
         """Send one request to a host.
 
-        Raises HostError, or MissingError where this machine has no ssh.
+        Raises LaunchError, or MissingError where this machine has no ssh.
         """
         command = (self._settings.python, "-I", "-S", "-")
         stdin = program({"parent": self._settings.folder, **request}).encode()
@@ -187,12 +183,12 @@ class Hosts:
             raise self.no_login(host, errors)
         # A shell's exit status if it cannot run the program
         if answer is None and status in (126, 127):
-            raise HostError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
+            raise LaunchError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         if answer is None:
             problem = printable(one_line(errors))[-500:] or f"status {status}"
-            raise HostError.of("baremetal-host-failed", host=host, problem=problem)
+            raise LaunchError.of("baremetal-host-failed", host=host, problem=problem)
         if answer.problem is not None:
-            raise HostError.of(
+            raise LaunchError.of(
                 "baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]
             )
         return answer
@@ -202,15 +198,15 @@ class Hosts:
     ) -> Finished:
         """Run a command on a host.
 
-        Raises MissingError without ssh, HostError where the command does not end.
+        Raises MissingError without ssh, LaunchError where the command does not end.
         """
         argv = [*self._login(host), *command]
         with self._through_jumps if self.is_proxied(host) else nullcontext():
             return _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
 
-    def no_login(self, host: str, errors: str) -> HostError:
+    def no_login(self, host: str, errors: str) -> LaunchError:
         """Return the error for what ssh itself printed."""
-        return HostError(reason_of(host, errors, lambda: self.options(host)))
+        return LaunchError(reason_of(host, errors, lambda: self.options(host)))
 
     def ask_each(
         self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]
@@ -284,15 +280,15 @@ def some_reasons(reasons: Sequence[Reason]) -> Reason:
 
 
 def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:
-    """Run a command. Raises MissingError without ssh, HostError where the command does not end."""
+    """Run a command. Raises MissingError without ssh, LaunchError if the command does not end."""
     try:
         return run_bounded(argv, environment(), timeout_s, stdin=stdin)
     except (FileNotFoundError, PermissionError):
         if argv[0] == "ssh":
             raise MissingError.of("ssh-missing") from None
-        raise HostError.of("baremetal-host-lacks", host=host, programs=argv[0]) from None
+        raise LaunchError.of("baremetal-host-lacks", host=host, programs=argv[0]) from None
     except subprocess.TimeoutExpired:
-        raise HostError.of(
+        raise LaunchError.of(
             "baremetal-connection-lost",
             host=host,
             problem=f"it did not answer within {timeout_s:g} s",
@@ -307,7 +303,7 @@ def _answer(host: str, output: str) -> Answer | None:
     try:
         return Answer.model_validate(json.loads(lines[-1].removeprefix(MARK)))
     except (ValueError, RecursionError, ValidationError) as error:
-        raise HostError.of(
+        raise LaunchError.of(
             "baremetal-host-failed",
             host=host,
             problem="its answer is not what the program prints",

@@ -247,17 +247,17 @@ def test_an_image_is_pulled_on_the_hosts_that_lack_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
-    site.answers["h2", "image"] = {"image_missing": True}
+    site.answers["h2", "check"] = {"image_missing": True}
     platform, run = platform_and_run(tmp_path, monkeypatch, site, **PODMAN)
     platform.launch(run)
-    assert (site.asked("image"), site.asked("pull")) == (["h1", "h2"], ["h2"])
+    assert (site.asked("check"), site.asked("pull")) == (["h1", "h2"], ["h2"])
     platform.teardown(RUN_ID)
     site.answers["h2", "pull"] = {"image_problem": "no space left"}
     with pytest.raises(LaunchError, match="no space left"):
         platform.launch(run)
     platform.teardown(RUN_ID)  # no host was touched
     assert len(site.asked("stop")) == 2
-    site.answers["h1", "image"] = {"missing": ["podman"]}
+    site.answers["h1", "check"] = {"missing": ["podman"]}
     with pytest.raises(LaunchError, match=r"h1.*podman"):
         platform.launch(run)
 
@@ -266,7 +266,7 @@ def test_missing_image_file_fails_the_launch_without_a_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
-    site.answers["h2", "image"] = {"image_missing": True}
+    site.answers["h2", "check"] = {"image_missing": True}
     platform, run = platform_and_run(
         tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif"
     )

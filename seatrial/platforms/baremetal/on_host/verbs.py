@@ -1,4 +1,4 @@
-"""The requests of the control host: start, stop, log, check, image, pull.
+"""The requests of the control host: start, stop, log, check, pull.
 
 The answer is one line, MARK and a JSON object. The supervisor holds the lock of the host for a run,
 and is the parent of the run's sshd: processes that lose their parent become its children. It ends
@@ -119,14 +119,7 @@ def wait_for_end(node: int, deadline: float) -> None:
 
 def main(request: Json) -> None:
     os.umask(0o077)
-    verbs = {
-        "start": start,
-        "stop": stop,
-        "log": log,
-        "check": check,
-        "image": image,
-        "pull": pull_image,
-    }
+    verbs = {"start": start, "stop": stop, "log": log, "check": check, "pull": pull_image}
     try:
         answer = verbs[request["verb"]](request)
     except ProblemError as error:
@@ -287,14 +280,6 @@ def check(request: Json) -> Json:
         "executable": not status.f_flag & os.ST_NOEXEC,
         "held": lock_state(lock),
     }
-
-
-def image(request: Json) -> Json:
-    """Return whether the host has the image of the container, and its runtime."""
-    container = request["container"]
-    if not shutil.which(container["program"]):
-        return {"missing": [container["program"]]}
-    return {"image_missing": not has_image(container)}
 
 
 def pull_image(request: Json) -> Json:
