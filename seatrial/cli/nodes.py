@@ -53,7 +53,7 @@ def single_file(name: str) -> bytes:
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
         start = f'import runpy\nrunpy.run_module("{name}", run_name="__main__", alter_sys=True)\n'
         file.writestr(_entry("__main__.py"), start)
-        finder = ModuleFinder([str(Path(probes.__file__).parent)])  # all else is the machine's
+        finder = ModuleFinder([str(probes.probe(name).parent)])  # all else is the machine's
         for root in (name, *_STARTED_BY.get(name, ())):
             finder.import_hook(root)
         found = (module.__file__ for module in finder.modules.values())

@@ -342,7 +342,7 @@ def load_yaml(path: Path, model: type[Model], defaults: Values | None = None) ->
 
 def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None = None) -> Model:
     """Read `text`, the content of `path`, as `load_yaml` does."""
-    content = _mapping(text, path)
+    content = read_mapping(text, path)
     if defaults:
         content = {**defaults, **content}
     try:
@@ -369,7 +369,7 @@ def _text(path: Path) -> str:
     return text
 
 
-def _mapping(text: str, path: Path) -> Values:
+def read_mapping(text: str, path: Path) -> Values:
     """Return the fields of the document by their names. Raises InputError if it is no mapping."""
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from seatrial.config.yamlfile import Loader, Strict
+from seatrial.config.yamlfile import Strict, read_mapping
 from seatrial.platforms.container import has_amd_gpus
 
 if TYPE_CHECKING:
@@ -72,8 +70,8 @@ def gpu_resource(cluster: "Cluster") -> str:
 
 
 def _read() -> dict[str, Machine]:
-    text = Path(__file__).with_name("machines.yaml").read_text(encoding="utf-8")
-    families = yaml.load(text, Loader=Loader)
+    file = Path(__file__).with_name("machines.yaml")
+    families = read_mapping(file.read_text(encoding="utf-8"), file)
     return {name: Machine.model_validate(fields) for name, fields in families.items()}
 
 
