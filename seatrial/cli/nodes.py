@@ -56,9 +56,9 @@ def single_file(name: str) -> bytes:
         finder = ModuleFinder([str(probes.probe(name).parent)])  # all else is the machine's
         for root in (name, *_STARTED_BY.get(name, ())):
             finder.import_hook(root)
-        found = (module.__file__ for module in finder.modules.values())
-        for path in map(Path, sorted(filter(None, found))):
-            file.writestr(_entry(path.name), path.read_text())
+        for path in probes.PROBES:
+            if path.stem in finder.modules:
+                file.writestr(_entry(path.name), path.read_text())
     return archive.getvalue()
 
 
