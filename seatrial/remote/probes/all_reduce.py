@@ -13,19 +13,14 @@ and the first round that had one. Exit statuses: rendezvous.py.
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-try:  # first: it says so where torch is missing
-    import rendezvous
-    from command_line import OF_RANKS, Option, parser_of
-    from rendezvous import WRONG_RESULT, CannotStart
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
+import rendezvous  # before torch, as it reports a missing one
 import torch
 import torch.distributed as dist
+from command_line import OF_RANKS, Option, parser_of
+from rendezvous import WRONG_RESULT, CannotStart
 
 _EXACT = 1 << 24  # float32 represents all whole numbers up to this one
 # Ranks multiply the numbers of a round by 1 to 61, so that a missing or repeated rank changes the

@@ -15,23 +15,18 @@ Exit statuses: rendezvous.py.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-try:  # imported first, as it reports a missing torch
-    import rendezvous
-    from collectives import COLLECTIVES, Shape
-    from command_line import OF_RANKS, Option, parser_of
-    from patterns import count_wrong, fill, max_value, parts, pattern, spoil
-    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, one_line
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
+import rendezvous  # before torch, as it reports a missing one
 import torch
 import torch.distributed as dist
+from collectives import COLLECTIVES, Shape
+from command_line import OF_RANKS, Option, parser_of
+from patterns import count_wrong, fill, max_value, parts, pattern, spoil
+from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, one_line
 from torch import Tensor
 
 Call = Callable[[Tensor, Tensor], None]

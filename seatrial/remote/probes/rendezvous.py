@@ -28,15 +28,11 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+import placement
+from placement import ContradictoryEnvironment, RankPlacement
+
 # Read when torch is imported; suppresses warnings, which would fill the log
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-try:
-    import placement
-    from placement import ContradictoryEnvironment, RankPlacement
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
 
 gc.disable()  # garbage collection during the import would take a quarter of its time
 try:

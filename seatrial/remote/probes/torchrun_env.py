@@ -11,12 +11,8 @@ import os
 import socket
 import sys
 
-try:
-    import placement
-    from command_line import parser_of
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
+import placement
+from command_line import parser_of
 
 OPTIONS = (
     ("--master-addr", {"required": True}, None, "address of rank 0's node"),

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -29,19 +28,15 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-try:  # imported first, as it reports a missing torch
-    import hang
-    import rendezvous
-    from command_line import OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
-    from datasets import SOURCES, download
-    from models import MODELS, TransformerSize
-    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
-    from trainer import PRECISIONS, History, Trainer, results, summary
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
+import hang  # before torch, as it reports a missing one
+import rendezvous
 import torch
 import torch.distributed as dist
+from command_line import OF_RANKS, PEAK_TFLOPS, Option, asked, option_of, parser_of
+from datasets import SOURCES, download
+from models import MODELS, TransformerSize
+from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
+from trainer import PRECISIONS, History, Trainer, results, summary
 
 _BY_HAND = {  # defaults by device type
     "cpu": {"model": "tiny", "batch": 8, "steps": 20, "warmup": 2},

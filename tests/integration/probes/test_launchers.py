@@ -5,16 +5,13 @@ meet.
 import importlib
 import json
 import os
-import shutil
 import sys
-import time
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from seatrial.remote.probes import PROBES, probe
-from tests.integration.probes.launched import Ended, finish, launch, needs_mpirun, start
+from seatrial.remote.probes import probe
+from tests.integration.probes.launched import Ended, launch, needs_mpirun
 from tests.site import free_port
 
 TRAINING = [str(probe("training")), "--steps", "3"]
@@ -47,25 +44,3 @@ def test_contradictory_rank_variables_exit_2_with_one_line(
     assert ended == [2]
     error = f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2\n"
     assert capsys.readouterr().err == error
-
-
-@pytest.mark.parametrize(
-    ("program", "missing"),
-    [
-        ("training", "rendezvous"),
-        ("training", "placement"),
-        ("collective", "rendezvous"),
-        ("collective", "collectives"),
-    ],
-)
-def test_a_probe_names_the_file_that_is_missing_beside_it(
-    tmp_path: Path, program: str, missing: str
-) -> None:
-    for path in PROBES:
-        if path.stem != missing:
-            shutil.copy(path, tmp_path)
-    done = finish(start([sys.executable, str(tmp_path / f"{program}.py")]), time.monotonic())
-    assert (done.status, done.lines) == (
-        3,
-        [f"{tmp_path}/{program}.py: cannot start: {missing}.py is missing beside it"],
-    )
