@@ -3,20 +3,22 @@
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, lru_cache
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import (
     Check,
+    CheckResult,
     Judgement,
     NextStep,
     RunResult,
@@ -47,6 +49,27 @@ _SHOWN_FACTS = (
     "nvlink_domain",
     "hardware_ids",
 )
+
+_LISTS = (list, tuple)
+# The fields that may have a text from a node or a log
+_TEXTS: Mapping[type, Sequence[str]] = {
+    RunResult: (
+        "cluster",
+        "suite",
+        "reason",
+        "nodes",
+        "fingerprint",
+        "suspects",
+        "checks",
+        "localization",
+    ),
+    Suspect: ("name", "evidence"),
+    Check: ("name", "reason", "measurements", "judgements", "suspects", "raw_result"),
+    CheckResult: ("reason", "suspects"),
+    Judgement: ("measurement", "reason"),
+    Measurement: ("subject", "conditions"),
+    Subject: ("name",),
+}
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
@@ -336,78 +359,34 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
     Names of facts are ours, and stay.
     """
     clean = _cleaner(secrets)
-    return replace(
-        result,
-        cluster=clean(result.cluster),
-        suite=clean(result.suite),
-        reason=rewritten(result.reason, clean),
-        # Notes are seatrial's own, and may have several lines
-        notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),
-        nodes=tuple(
-            {key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes
-        ),
-        fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
-        suspects=_suspects(result.suspects, clean),
-        checks=tuple(_check(check, clean) for check in result.checks),
-        localization=_fact(result.localization, clean),
-    )
+    # Notes are seatrial's own, and may have several lines
+    notes = tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes)
+    fingerprint = {clean(name): version for name, version in result.fingerprint.items()}
+    result = replace(result, notes=notes, fingerprint=fingerprint)
+    cleaned: RunResult = _cleaned(result, clean)
+    return cleaned
 
 
-def _fact(fact: Any, clean: Clean) -> Any:
-    """Clean the texts of a fact, in lists and objects too."""
-    if isinstance(fact, Mapping):
-        return {key: _fact(each, clean) for key, each in fact.items()}
-    if isinstance(fact, list | tuple):
-        return [_fact(each, clean) for each in fact]
-    if isinstance(fact, str):
-        return clean(fact)
-    return fact
+def _cleaned(value: Any, clean: Clean) -> Any:
+    """Return the value with its texts clean, in lists, objects and the fields of `_TEXTS` too.
 
-
-def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
-    """Return the suspects with names and evidence clean."""
-    return tuple(
-        replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean))
-        for each in suspects
-    )
-
-
-def _check(check: Check, clean: Clean) -> Check:
-    """Return the check with every text clean, and the one that it was before it was judged."""
-    raw = check.raw_result
-    if raw:
-        raw = replace(
-            raw, reason=rewritten(raw.reason, clean), suspects=_suspects(raw.suspects, clean)
-        )
-    return replace(
-        check,
-        name=clean(check.name),
-        reason=rewritten(check.reason, clean),
-        measurements=tuple(_measurement(m, clean) for m in check.measurements),
-        judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
-        suspects=_suspects(check.suspects, clean),
-        raw_result=raw,
-    )
-
-
-def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
-    """Clean the texts of a judgement.
-
-    Return the same object if nothing changes: a thousand nodes have a hundred thousand of them.
+    Return the same object if nothing changes: a thousand nodes have a hundred thousand judgements.
     """
-    measurement = _measurement(judgement.measurement, clean)
-    reason = rewritten(judgement.reason, clean)
-    if measurement is judgement.measurement and reason is judgement.reason:
-        return judgement
-    return replace(judgement, measurement=measurement, reason=reason)
-
-
-def _measurement(measurement: Measurement, clean: Clean) -> Measurement:
-    """Clean the texts of a measurement; return the same object if nothing changes."""
-    name = clean(measurement.subject.name)
-    conditions = {key: _fact(value, clean) for key, value in measurement.conditions.items()}
-    if name == measurement.subject.name and conditions == measurement.conditions:
-        return measurement
-    return replace(
-        measurement, subject=replace(measurement.subject, name=name), conditions=conditions
-    )
+    if isinstance(value, str):
+        text = clean(value)
+        return value if text == value else text
+    if isinstance(value, Reason):
+        return rewritten(value, clean)
+    if isinstance(value, dict):
+        facts = {key: _cleaned(each, clean) for key, each in value.items()}
+        return facts if any(map(is_not, facts.values(), value.values())) else value
+    if isinstance(value, _LISTS):
+        items = [_cleaned(each, clean) for each in value]
+        return type(value)(items) if any(map(is_not, items, value)) else value
+    changed = {}
+    for name in _TEXTS.get(type(value), ()):
+        before = getattr(value, name)
+        after = _cleaned(before, clean)
+        if after is not before:
+            changed[name] = after
+    return replace(value, **changed) if changed else value
