@@ -115,6 +115,11 @@ def runs_at_work() -> list[RunAtWork]:
     return []
 
 
+def ids_at_work() -> set[str]:
+    """Return the ids of all runs with a record, on other machines that share the home too."""
+    return {folder.name for folder in _root().parent.glob("*/*")}
+
+
 def read_record(folder: Path) -> RunAtWork | None:
     """Return the run of a record; None if the record is another user's or broken."""
     try:

@@ -108,22 +108,5 @@ class FileLock:
         os.close(self._file)
 
 
-def runs_at_work() -> set[str]:
-    """Return the ids of this user's runs that hold a cluster's lock. Raises OSError."""
-    return {run for path in (state_home() / "locks").glob("*.lock") if (run := _run_holding(path))}
-
-
-def _run_holding(path: Path) -> str | None:
-    with open(path, "rb", opener=read_opener) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with suppress(ValueError, KeyError, TypeError):
-                return str(json.loads(file.read(4096))["run"])
-        except OSError as error:
-            log.warning("no lock on this machine: %s", error)
-    return None
-
-
 def held_by(cluster: str, run: str, since: str) -> str:
     return f"cluster {cluster} is being checked by run {run} since {since}"

@@ -25,7 +25,7 @@ from seatrial.model.errors import SeatrialError, os_errors_named
 from seatrial.model.result import now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state
-from seatrial.runs.cluster_lock import runs_at_work
+from seatrial.runs.at_work import ids_at_work
 from seatrial.runs.measurements_file import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -304,6 +304,6 @@ def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
         if pin.run_id
     }
     try:
-        return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
+        return pinned | newest_passes(rows) | ids_at_work() | set(state.run_ids())
     except OSError as error:
         raise SeatrialError.of("runs-at-work-unknown", problem=error) from error

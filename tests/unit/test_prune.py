@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,7 +17,7 @@ from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.runs.cluster_lock import FileLock
+from seatrial.runs.at_work import recorded
 from tests.unit.history.stored import a_pin, a_run
 
 NOW = datetime.now(UTC)
@@ -175,13 +176,9 @@ def test_prune_leaves_a_running_run(runs: Path) -> None:
     unfinished(runs, "killed", days=50)
     pruned("--older-than", "60d", "--yes")
     assert "killed" in names(runs)
-    lock = FileLock("lab", "at-work")
-    try:
-        assert lock.take()
+    with recorded("at-work", "{}", runs / "at-work", uuid4()):
         pruned("--older-than", "1h", "--yes")
         assert names(runs) == {"at-work", "at-work-elsewhere", "begun-lately"}
-    finally:
-        lock.close()
     pruned("--older-than", "1h", "--yes")
     assert names(runs) == {"at-work-elsewhere", "begun-lately"}
 
