@@ -1,11 +1,19 @@
 """Read nvbandwidth, text and JSON. Pure."""
 
-from seatrial.model.measurement import Measurement, Subject
-from seatrial.readers.documents import Document, items
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, corrupt, failed
+from typing import Any
+
+from seatrial.readers.documents import Document, items, listed
+from seatrial.readers.nvidia_smi import MEMORY, PCIE
+from seatrial.readers.p2p_bandwidth import bandwidth, slow_gpus, slow_pairs
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, Results, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
+# ` 0       N/A   394.10`
+_ROW = lazy(r"\s*+(\d{1,4}+)((?:\s++(?:\d{1,9}+\.\d++|N/A))++)\s*+\Z")
+_RATE = lazy(r"\d{1,9}(?:\.\d{1,6})?")
+# Copies at once share links, and a latency is no rate
+_NOT_COMPARED = lazy("all_to|to_all|latency")
 _WRONG_DATA = lazy(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
 _NV_ERROR = lazy(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
 _OF_IMEX = lazy(
@@ -21,13 +29,14 @@ NVBANDWIDTH_LINE = lazy(
 
 
 def read_nvbandwidth(lines: Lines) -> Report:
-    """Read sums in GB/s, wrong data and errors, each with its test.
+    """Read sums in GB/s, slow GPUs, wrong data and errors, each with its test.
 
     A test is named by the last line before that says that it is running; empty without one.
     """
     test = ""
     results = []
     measurements = []
+    matrices: list[tuple[str, list[list[str]]]] = []
     for line in lines:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
@@ -40,19 +49,35 @@ def read_nvbandwidth(lines: Lines) -> Report:
             results.append(failed(code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
+        elif match := _ROW.match(line):
+            if match[1] == "0":
+                matrices.append((test, []))
+            if matrices:
+                matrices[-1][1].append(match[2].split())
+    for test, rows in matrices:
+        results += _slow(test, rows)
     return Report("nvbandwidth", results, measurements)
 
 
-def bandwidth(test: str, gb_s: float) -> Measurement:
-    """Return the measurement of a test's sum."""
-    return Measurement(
-        metric="copy_bandwidth_sum",
-        value=gb_s,
-        unit="GB/s",
-        subject=Subject("node", "node"),
-        conditions={"test": test},
-        samples=(gb_s,),
-    )
+def _slow(test: str, rows: list[Any]) -> Results:
+    """Yield GPUs and pairs that are slower than most others in the matrix of a test, whose `rows`
+    hold a cell for each GPU.
+    """
+    if _NOT_COMPARED.search(test):
+        return
+    rates = {}
+    for row, cells in enumerate(rows):
+        for column, cell in enumerate(listed(cells)):
+            if _RATE.fullmatch(str(cell)):
+                rates[row, column] = float(cell)
+    if len(rows) > 1:
+        yield from slow_pairs(test, rates)
+        return
+    of_gpus = {}
+    for (_, gpu), rate in rates.items():
+        of_gpus[gpu] = rate
+    code = PCIE if "host" in test else MEMORY
+    yield from slow_gpus(code, test, of_gpus)
 
 
 def read_document(document: Document) -> Report | None:
@@ -77,4 +102,5 @@ def read_document(document: Document) -> Report | None:
         elif isinstance(total, int | float) and not isinstance(total, bool):
             name = str(test.get("name"))[:80]
             measurements.append(bandwidth(name, float(total)))
+            results += _slow(name, listed(test.get("bandwidth_matrix")))
     return Report("nvbandwidth", results, measurements)

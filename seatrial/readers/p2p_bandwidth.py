@@ -5,7 +5,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TypeVar
 
-from seatrial.readers.nvbandwidth import bandwidth
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
 from seatrial.readers.report import Lines, Report, Results, degraded, passed
 from seatrial.text.lazy_pattern import lazy
@@ -73,7 +73,7 @@ def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
     results = [
         *_without_peer(connected, refused),
         *_slow_with_access(matrices, connected),
-        *_slow_memory(enabled),
+        *slow_gpus(MEMORY, "memory", _own(enabled)),
         *_slower_than_without(direct, through_host),
     ]
     if matrices and not results:
@@ -93,7 +93,7 @@ def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
         words = name.lower().replace(" p2p=enabled bandwidth", "")
         which = words.replace("p2p ", "")
         pairs = _between(matrix, connected)
-        yield from _slow_pairs(which, pairs)
+        yield from slow_pairs(which, pairs)
 
 
 def _first(matrices: Matrices, title: str) -> Matrix:
@@ -144,7 +144,7 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Resu
         yield degraded(_NO_PEER, f"GPU {first} has no peer access to GPU {second}")
 
 
-def _slow_pairs(which: str, pairs: Pairs) -> Results:
+def slow_pairs(which: str, pairs: Pairs) -> Results:
     """Yield the slower direction of two GPUs; of more GPUs, the slow ones, or else the slow
     pairs.
     """
@@ -218,15 +218,32 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
     return 0.0
 
 
-def _slow_memory(matrix: Matrix) -> Results:
-    """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
+def _own(matrix: Matrix) -> dict[int, float]:
+    """Return the rate of each GPU's own memory, the diagonal."""
     own = {}
     for gpu, values in enumerate(matrix):
         if gpu < len(values):
             own[gpu] = values[gpu]
-    if len(own) < 3:
+    return own
+
+
+def slow_gpus(code: str, what: str, rates: Mapping[int, float]) -> Results:
+    """Yield GPUs whose rates in GB/s are lower than those of at least two others."""
+    if len(rates) < 3:
         return
-    usual = median(own.values())
-    slow = _slow(own, usual)
+    usual = median(rates.values())
+    slow = _slow(rates, usual)
     for gpu, value in slow.items():
-        yield degraded(MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
+        yield degraded(code, f"GPU {gpu}: {what} at {value:g} GB/s, others at {usual:g}")
+
+
+def bandwidth(test: str, gb_s: float) -> Measurement:
+    """Return the measurement of a test's sum."""
+    return Measurement(
+        metric="copy_bandwidth_sum",
+        value=gb_s,
+        unit="GB/s",
+        subject=Subject("node", "node"),
+        conditions={"test": test},
+        samples=(gb_s,),
+    )

@@ -104,7 +104,10 @@ _OWN = (
     ),
     Reader(
         prints="`nvbandwidth`, text or `--json`",
-        finds="`corrupt` if data was wrong after a copy, `fail` for an error of CUDA",
+        finds=(
+            "`corrupt` for wrong data, `fail` for errors of CUDA, `degraded` for GPUs and pairs "
+            "slower than most"
+        ),
         needles=("nvbandwidth Version", "Running "),
         begins=lazy(r"nvbandwidth Version|Running \w{1,60}_(?:ce|sm|copy)\.\s*$"),
         read=nvbandwidth.read_nvbandwidth,

@@ -167,6 +167,45 @@ def test_nvbandwidth_output_becomes_measurements() -> None:
     assert "CUDA_ERROR_ECC_UNCORRECTABLE" in check(broken).reason.sentence
 
 
+def nvbandwidth_of(test: str, rows: int, slow: int) -> str:
+    """Return the output of one test of four GPUs of which `slow` has half of the rate."""
+    text = f"Running {test}.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n  0  1  2  3\n"
+    for row in range(rows):
+        text += f" {row}"
+        for column in range(4):
+            rate = "25.10" if slow in (column, row if rows > 1 else column) else "55.20"
+            text += "  N/A" if rows > 1 and row == column else f"  {rate}"
+        text += "\n"
+    return text + f"\nSUM {test} 190.70\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "rows", "code"),
+    [
+        ("host_to_device_memcpy_ce", 1, "tool-gpu-pcie"),
+        ("device_local_copy", 1, "tool-gpu-memory"),
+        ("device_to_device_memcpy_read_ce", 4, "tool-gpu-nvlink"),
+    ],
+)
+def test_a_gpu_with_half_of_the_rate_in_nvbandwidth_is_named(
+    test: str, rows: int, code: str
+) -> None:
+    text = nvbandwidth_of(test, rows, slow=2)
+    found = check(text)
+    assert (found.verdict, found.reason.code) == (Verdict.DEGRADED, code)
+    assert "GPU 2: " in found.reason.sentence
+    assert check(nvbandwidth_of(test, rows, slow=9)).verdict is Verdict.PASS
+    matrix = [line.split()[1:] for line in text.splitlines()[3 : 3 + rows]]
+    document = {
+        "nvbandwidth": {"testcases": [{"name": test, "sum": 1.0, "bandwidth_matrix": matrix}]}
+    }
+    assert check(json.dumps(document)).reason == found.reason
+
+
+def test_copies_of_all_gpus_at_once_are_not_compared_with_each_other() -> None:
+    assert check(nvbandwidth_of("host_to_all_memcpy_ce", 1, slow=2)).verdict is Verdict.PASS
+
+
 PERFTEST = """\
                     RDMA_Write BW Test
  Dual-port       : OFF          Device         : mlx5_3
