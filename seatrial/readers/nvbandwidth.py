@@ -29,7 +29,7 @@ NVBANDWIDTH_LINE = lazy(
 
 
 def read_nvbandwidth(lines: Lines) -> Report:
-    """Read sums in GB/s, slow GPUs, wrong data and errors, each with its test.
+    """Read the sum of each test, slow GPUs, wrong data and errors, each with its test.
 
     A test is named by the last line before that says that it is running; empty without one.
     """

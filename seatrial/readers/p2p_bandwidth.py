@@ -237,13 +237,18 @@ def slow_gpus(code: str, what: str, rates: Mapping[int, float]) -> Results:
         yield degraded(code, f"GPU {gpu}: {what} at {value:g} GB/s, others at {usual:g}")
 
 
-def bandwidth(test: str, gb_s: float) -> Measurement:
-    """Return the measurement of a test's sum."""
+def bandwidth(test: str, value: float) -> Measurement:
+    """Return the measurement of a test: the sum of its copies in GB/s, or of its latencies in
+    ns.
+    """
+    metric, unit = "copy_bandwidth_sum", "GB/s"
+    if "latency" in test:
+        metric, unit = "copy_latency_sum", "ns"
     return Measurement(
-        metric="copy_bandwidth_sum",
-        value=gb_s,
-        unit="GB/s",
+        metric=metric,
+        value=value,
+        unit=unit,
         subject=Subject("node", "node"),
         conditions={"test": test},
-        samples=(gb_s,),
+        samples=(value,),
     )

@@ -206,6 +206,11 @@ def test_copies_of_all_gpus_at_once_are_not_compared_with_each_other() -> None:
     assert check(nvbandwidth_of("host_to_all_memcpy_ce", 1, slow=2)).verdict is Verdict.PASS
 
 
+def test_latencies_of_nvbandwidth_are_nanoseconds() -> None:
+    (latency,) = check(nvbandwidth_of("host_device_latency_sm", 1, slow=2)).measurements
+    assert (latency.metric, latency.unit, latency.value) == ("copy_latency_sum", "ns", 190.7)
+
+
 PERFTEST = """\
                     RDMA_Write BW Test
  Dual-port       : OFF          Device         : mlx5_3
