@@ -18,6 +18,7 @@ from seatrial.checks.collectives.logs import (
     settings_of,
     switched_off,
     treatments_of,
+    wrote_at_once,
 )
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.logs.against import checked
@@ -164,9 +165,15 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
         yield Check(
             name=log.name, verdict=Verdict.INCONCLUSIVE, reason=log.why or Reason.of("log-empty")
         )
-    for place, part in enumerate(log.parts, start=1):
+    parts = log.parts
+    if wrote_at_once(log.sweeps):
+        yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved"))
+        # Wrong results and named causes count, whichever program they are of
+        kept = [sweep for sweep in log.sweeps if sweep.outcome == "failed" or sweep.findings]
+        parts = (*kept, *log.checks)
+    for place, part in enumerate(parts, start=1):
         name = log.name
-        if len(log.parts) > 1:
+        if len(parts) > 1:
             name += f"#{place}"
         if isinstance(part, Check):
             yield replace(part, name=name)

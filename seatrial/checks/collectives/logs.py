@@ -60,6 +60,22 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     return parts
 
 
+def wrote_at_once(sweeps: Sequence[Sweep]) -> bool:
+    """Return whether the sweeps of a log are pieces of programs that wrote at the same time.
+
+    Behind a header whose footer is missing, a footer then has no header, or a table the rows of
+    several programs.
+    """
+    is_open = False
+    for sweep in sweeps:
+        is_open = is_open or (sweep.outcome == "truncated" and bool(sweep.devices))
+        is_mixed = interleaved([row for row in sweep.rows if row.size])
+        is_footer = not sweep.devices and sweep.avg_busbw_gb_s is not None
+        if is_open and (is_mixed or is_footer):
+            return True
+    return False
+
+
 def is_of_cpus(sweep: Sweep) -> bool:
     """Return whether the gloo probe printed the sweep, on nodes without GPUs."""
     return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)

@@ -349,6 +349,19 @@ def test_sweeps_of_several_nodes_at_once_are_told_apart_by_the_labels_of_their_l
     assert judged("\n".join([lines[0], *late, *lines[1:]])).reason == judgement.reason
 
 
+@pytest.mark.parametrize("shared", [0, 11])  # lines that each program writes at once
+def test_sweeps_of_several_nodes_at_once_without_labels_are_said_to_be_mixed(shared: int) -> None:
+    logs = [log_text([factor * busbw for busbw in HEALTHY]).splitlines() for factor in (1, 0.6)]
+    logs[1] = [line.replace("on node-0", "on node-1") for line in logs[1]]
+    heads = [line for log in logs for line in log[:shared]]
+    rows = [line for lines in zip(*(log[shared:] for log in logs), strict=True) for line in lines]
+    judgement = judged("\n".join([*heads, *rows]))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reason.code == "sweeps-interleaved"
+    one_hung = [*logs[0][:11], *logs[1]]
+    assert judged("\n".join(one_hung)).checks[0].reason.code == "log-hung-at-first-size"
+
+
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("line", ["bash: all_reduce_perf: command not found", MISSING])
 @pytest.mark.parametrize("is_first", [True, False])
