@@ -215,6 +215,17 @@ def test_a_node_that_is_slow_in_most_tests_of_it_alone_is_named() -> None:
     ]
 
 
+def test_nodes_that_are_slow_in_tests_of_each_by_itself_are_named_and_not_a_cut() -> None:
+    tests = [
+        GroupTest(node, "all_reduce", (node,), {1 << 30: 60 if node in ("n2", "n5") else 100})
+        for node in (f"n{i}" for i in range(8))
+        for _ in range(3)
+    ]
+    localization = localize(tests)
+    assert localization.verdict is Verdict.DEGRADED
+    assert sorted(finding.title for finding in localization.findings) == ["node n2", "node n5"]
+
+
 @pytest.mark.parametrize("seed", range(0, 1000, 100))
 def test_random_tests_always_get_a_valid_verdict(seed: int) -> None:
     for one in range(seed, seed + 100):
