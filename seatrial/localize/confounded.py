@@ -91,8 +91,9 @@ def _never_joined(posterior: Posterior, findings: Findings) -> set[str]:
     named = {cause.nodes[0] for cause in causes if cause.kind == "node"}
     # A slow test of one node by itself goes over no switch
     for i in np.flatnonzero(observed.bad):
-        if len(observed.tests[i].nodes) == 1:
-            named.discard(observed.tests[i].nodes[0])
+        own = observed.tests[i].nodes
+        if len(own) == 1:
+            named.discard(own[0])
     nodes = _without_common_test(observed.tests, named)
     if len(nodes) > 1:
         return nodes

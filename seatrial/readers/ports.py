@@ -1,6 +1,7 @@
 """What tools measured of a port against the rate that the fabric's name gives it. Pure."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 from seatrial.catalog import nic_of
 from seatrial.catalog.physics import FILLS_A_PORT, PORT_BROKEN, PORT_MOST, PORT_SLOW
@@ -9,6 +10,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict, worst
 
+_value = attrgetter("value")
 _AS_RATED = 0.95  # of the rate that a port itself reports
 _CODES = {
     Verdict.PASS: "port-as-rated",
@@ -25,7 +27,7 @@ def against_port(check: Check, fabric: str | None) -> Check:
     rate_gb = nic_of(fabric).gbit_s
     if not rate_gb:
         return check
-    judgements = [_judged(measurement, rate_gb / 8) for measurement in _fastest(check.measurements)]
+    judgements = [_judged(measurement, rate_gb / 8) for measurement in _of_each(check.measurements)]
     if not judgements:
         return check
     bad = [judgement.reason for judgement in judgements if not judgement.passed]
@@ -35,16 +37,18 @@ def against_port(check: Check, fabric: str | None) -> Check:
     )
 
 
-def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
-    """Return the fastest large message of each device and test, and the rates of ports."""
-    kept: dict[tuple[str, str], Measurement] = {}
-    for measurement in measurements:
+def _of_each(measurements: tuple[Measurement, ...]) -> list[Measurement]:
+    """Return the fastest large message of each device, of several rows of a size the slowest
+    (`--run_infinitely` prints one every few seconds); and the rates of ports.
+    """
+    by_size = {}
+    for measurement in sorted(measurements, key=_value, reverse=True):
         size = measurement.conditions.get("message_bytes", FILLS_A_PORT)
-        if measurement.metric not in ("rdma_bandwidth", "port_rate") or int(size) < FILLS_A_PORT:
-            continue
-        key = (measurement.metric, measurement.subject.name)
-        if key not in kept or measurement.value > kept[key].value:
-            kept[key] = measurement
+        if measurement.metric in ("rdma_bandwidth", "port_rate") and int(size) >= FILLS_A_PORT:
+            by_size[measurement.metric, measurement.subject.name, size] = measurement
+    kept = {}
+    for measurement in sorted(by_size.values(), key=_value):
+        kept[measurement.metric, measurement.subject.name] = measurement
     return list(kept.values())
 
 

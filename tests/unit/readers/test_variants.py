@@ -271,6 +271,15 @@ def test_rdma_bandwidth_is_held_against_a_port(
     assert judged.verdict is verdict and bool(judged.judgements) == bool(fabric)
 
 
+def test_rdma_bandwidth_that_falls_while_a_test_runs_on_is_no_pass() -> None:
+    row = " 8388608    5000             393.20             393.12             0.005858\n"
+    assert row in PERFTEST
+    fallen = PERFTEST + row + row.replace("393", "113") * 2
+    (check,) = read_text(fallen, "tool", "tool")
+    assert isinstance(check, Check)
+    assert "mlx5_3 reaches 113 of 400 Gb/s" in against_port(check, "IB-8x400G").reason.sentence
+
+
 def test_what_tools_find_is_listed_with_the_causes_of_logs() -> None:
     parts = read_text(
         HEALTH_4 + "ssh: Could not resolve hostname node-b: Name or service not known\n",
