@@ -67,25 +67,27 @@ def tests_of_stream(stream: TextIOBase, name: str) -> list[GroupTest]:
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:
-    """Return the bandwidths that perftest measured between the two nodes in the file's name."""
+    """Return the bandwidths that perftest measured between the two nodes in the file's name, on the
+    same device at both ends: it prints its own.
+    """
     try:
         parts = read_file(path, name)
     except NothingFoundError:
         return []
     nodes = pair_in(Path(path).stem)
-    by_test = defaultdict[str, dict[int, float]](dict)
+    by_test = defaultdict[tuple[str, str], dict[int, float]](dict)
     for check in parts:
         for m in check.measurements if isinstance(check, Check) else ():
             if m.metric == _RDMA:
                 size = int(m.conditions["message_bytes"])
-                by_test[str(m.conditions["test"])][size] = m.value
+                by_test[str(m.conditions["test"]), m.subject.name][size] = m.value
     if by_test and nodes is None:
         raise InputError(
             f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log"
         )
     return [
-        GroupTest(name=name, collective=test, nodes=nodes, busbw_gb_s=sizes)
-        for test, sizes in by_test.items()
+        GroupTest(name, test, nodes, busbw_gb_s=sizes, gpus=((device,), (device,)))
+        for (test, device), sizes in by_test.items()
         if nodes
     ]
 

@@ -1,7 +1,9 @@
 """Tests of pairs in other formats: folders, tables, perftest."""
 
 import json
+from collections.abc import Callable
 from io import BytesIO, TextIOWrapper
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from seatrial.checks.localize import tables
 from seatrial.checks.localize.sources import files_of, pair_in, tests_of_file
 from seatrial.cli.app import main
+from seatrial.localize import localize
 from seatrial.model.errors import InputError
+from tests.unit.localize.given_speeds import named
 
 ROWS = [("a", "b", 40), ("a", "c", 20), ("b", "c", "")]
 
@@ -168,6 +172,29 @@ def test_perftest_output_belongs_to_the_pair_in_its_file_name(tmp_path: Path) ->
     assert test.busbw_gb_s[65536] == pytest.approx(49.01, abs=0.01)
     with pytest.raises(InputError, match="call the file NODE--NODE"):
         tests_of_file(str(tmp_path / "output.log"))
+
+
+@pytest.mark.parametrize(
+    ("is_slow", "found"),
+    [
+        (lambda device, nodes: device == 2, ("rail", "mlx5_2")),
+        (lambda device, nodes: device == 2 and "n3" in nodes, ("gpu", "n3/mlx5_2")),
+    ],
+)
+def test_a_device_that_is_slow_in_perftest_of_all_pairs_is_named(
+    tmp_path: Path, is_slow: Callable[[int, tuple[str, str]], bool], found: tuple[str, str]
+) -> None:
+    for pair in combinations(("n0", "n1", "n2", "n3", "n4"), 2):
+        text = ""
+        for device in range(4):
+            text += f" RDMA_Write BW Test\n Dual-port : OFF  Device : mlx5_{device}\n"
+            text += " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+            rate = 190.1 if is_slow(device, pair) else 392.1
+            text += f" 65536 5000 393.49 {rate} 0.747870\n"
+        (tmp_path / f"{'--'.join(pair)}.log").write_text(text)
+    tests = [test for file in files_of(str(tmp_path)) for test in tests_of_file(file)]
+    assert len(tests) == 40
+    assert named(localize(tests)) == [found]
 
 
 def test_a_table_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
