@@ -307,13 +307,19 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
 
 def nothing_found(source: str, head: str = "") -> NoReturn:
     """Raise NothingFoundError with what would have been legal, with the program whose log begins
-    with `head`, or with the command for a table of pairs.
+    with `head`, with the command for a table of pairs, or with what to cut off before the
+    JSON of `-J`.
     """
     if match := _LOG.search(head):
         raise NothingFoundError.of("log-without-failure", program=match.lastgroup)
     if "node_a" in head.lower():
         raise NothingFoundError(
             f"{source} is a table of pairs of nodes; the command for it is `seatrial localize`"
+        )
+    if len(_NAMES.findall(head)) > 1:
+        raise NothingFoundError(
+            f"{source} has other text, or a [, before the JSON of nccl-tests -J; the file must begin "
+            "with the {"
         )
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 

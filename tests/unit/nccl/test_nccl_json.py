@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.nccl import Sweep, Timing, parse_file, parse_text, render
+from seatrial.readers.parts import read_text
 
 SECRET = "hunter2-token"
 
@@ -203,3 +204,10 @@ def test_a_json_file_is_recognised_by_its_first_character(tmp_path: Path) -> Non
     path = tmp_path / "run.json"
     path.write_text("\n  " + json.dumps(_document()))
     assert parse_file(path)[0].outcome == "ok"
+
+
+@pytest.mark.parametrize("around", ["srun: job 123 queued\n{}", "[{}]"])
+def test_json_behind_other_text_is_refused_with_how_the_file_must_begin(around: str) -> None:
+    text = around.format(json.dumps(_document(), indent=2))
+    with pytest.raises(NothingFoundError, match="before the JSON of nccl-tests -J; the file must"):
+        read_text(text, "out.json", "out")
