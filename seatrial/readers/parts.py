@@ -99,6 +99,7 @@ class PartReader:
         label = ""
         if rank is not None:
             label = f"rank {rank}"
+            text = text.removeprefix(" ")  # srun writes a blank behind its label
         if self._take(text, label):
             return
         lines = unwrapped(raw)

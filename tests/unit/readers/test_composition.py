@@ -46,6 +46,14 @@ def test_healthy_output_of_each_tool_passes(tool: str) -> None:
     assert len(judgement.checks) == 1
 
 
+@pytest.mark.parametrize("label", ["3: ", "[1,3]<stdout>:"])
+@pytest.mark.parametrize("tool", OUTPUTS)
+def test_output_with_the_label_of_a_rank_is_read_as_without(tool: str, label: str) -> None:
+    labelled = "".join(f"{label}{line}\n" for line in OUTPUTS[tool].splitlines())
+    sentence = judged(labelled).reason.sentence.replace(" on rank 3", "")
+    assert sentence == judged(OUTPUTS[tool]).reason.sentence
+
+
 @pytest.mark.parametrize("tool", OUTPUTS)
 @pytest.mark.parametrize("code", [*FROM_KERNEL, *ELSEWHERE])
 def test_error_event_before_or_after_a_healthy_report_fails(tool: str, code: str) -> None:
