@@ -6,13 +6,16 @@ import signal
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from seatrial import __version__
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _MODULES = {
     "baseline": ("baseline",),
@@ -48,8 +51,37 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
+class _Output(io.FileIO):
+    """Standard output whose reader may go, as that of `| head`: the exit status stays the
+    command's own.
+    """
+
+    def write(self, data: "ReadableBuffer") -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
+def _open_streams() -> None:
+    """Open the streams that the shell closed (`>&-`), and make standard output an `_Output`."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Its descriptor is the one that was closed
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "w", closefd=False)),
+            sys.stdout.encoding,
+            sys.stdout.errors,
+            line_buffering=sys.stdout.line_buffering,
+            write_through=sys.stdout.write_through,
+        )
+
+
 def main() -> NoReturn:
     """Run the command line; each error is one line on standard error."""
+    _open_streams()
     # Searching all packages for plugins takes a while
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
@@ -75,7 +107,7 @@ def main() -> NoReturn:
         sys.exit(_complain(error, 2))
     except SeatrialError as error:  # not the cluster's fault, so not 1
         sys.exit(_complain(error, 3))
-    except OSError as error:  # a full disk, a terminal or the end of a pipe that has gone
+    except OSError as error:  # a full disk, or a terminal that has gone
         # What is still buffered cannot be written at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(_complain(error, 3))

@@ -84,8 +84,7 @@ def run_by_hand(
             return outcome.exit_status
     if junit:
         junit.write_text(junit_xml(outcome), encoding="utf-8")
-    with _reader_may_go():
-        _show(outcome, out or Path("runs") / outcome.run_id, as_json, quiet)
+    _show(outcome, out or Path("runs") / outcome.run_id, as_json, quiet)
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
 
 
@@ -185,18 +184,6 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
     finally:
         handler.stop()
         logger.removeHandler(handler)
-
-
-@contextmanager
-def _reader_may_go() -> Iterator[None]:
-    """Ignore that standard output was closed by its reader: the exit status is still the
-    verdict.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:

@@ -1,6 +1,9 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -227,3 +230,20 @@ def test_a_cluster_file_that_is_given_twice_is_served_once(
     monkeypatch.chdir(tmp_path)
     assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0
     assert [site.clusters for site in served] == [(f"{tmp_path}/b.yaml", f"{tmp_path}/a.yaml")]
+
+
+@pytest.mark.parametrize("closed", ["", ">&-", "<&- >&- 2>&-"])
+def test_exit_status_stays_the_verdict_if_nobody_reads_the_output(closed: str) -> None:
+    logs = Path(__file__).parents[1] / "golden" / "nccl-logs"
+    log = logs / "wh8_h100_g4_allgather_new.log"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m seatrial judge "$1" {closed}', sys.executable, str(log)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
