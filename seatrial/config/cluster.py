@@ -36,6 +36,7 @@ from seatrial.config.yamlfile import Strict, load_yaml, matching, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.extensions import loaders, usable
 from seatrial.system.shipped import example
+from seatrial.text.addresses import legal_network
 
 NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
 THIS_MACHINE = "this-machine"
@@ -163,7 +164,9 @@ class Mpi(Strict):
     """Call of mpirun on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
-    interface: MpiWord | None = Field(None, description="network (CIDR) or interface that MPI uses")
+    interface: Annotated[MpiWord, AfterValidator(legal_network)] | None = Field(
+        None, description="network (CIDR) or interface that MPI uses"
+    )
     args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is")
 
 

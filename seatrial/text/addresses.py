@@ -22,3 +22,18 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def legal_network(value: str) -> str:
+    """Return a network (CIDR) or the name of an interface as it is.
+
+    Raises ValueError for what is neither.
+    """
+    if "/" in value:
+        try:
+            ipaddress.ip_network(value, strict=False)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; legal: one network such as 10.0.0.0/16, or an interface such as eth0"
+            ) from error
+    return value

@@ -104,6 +104,7 @@ WRONG_FIELDS = [
     ("nodes: 2020-13-45", r"not YAML that can be read"),
     ("nodes: !!map [a]", r"not YAML"),
     ("ssh_port: 70000", r"line 2: ssh_port: must be at most 65535, is 70000"),
+    ("mpi: {interface: 10.0.0.0/33}", r"mpi\.interface: .*; legal: one network such as 10\.0\."),
     ("ssh_port: true", r"ssh_port: must be a whole number, is true"),
     ("nodez: 3", r"nodez: unknown field; nearest: nodes; legal: .*nodes"),
     ("name: Not Legal", r"name: .*a-z, 0-9"),
