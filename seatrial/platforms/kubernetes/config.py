@@ -1,13 +1,13 @@
 """The settings of a Kubernetes cluster in a cluster file."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.cluster import PlatformSettings, Seconds
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.fragments import ContainerFragment, PodFragment
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
@@ -327,6 +327,14 @@ class KubernetesPlatform(PlatformSettings):
 
     def architecture(self, hardware: str, here: str) -> str | None:
         return "arm64" if self.machine.startswith("a4x") else None
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        if 0 < len(self.target_nodes) < cluster.nodes:
+            yield (
+                f"nodes: must be at most the {len(self.target_nodes)} of platform.target_nodes, "
+                f"is {cluster.nodes}"
+            )
+        yield from super().problems(cluster)
 
     @property
     def in_container(self) -> set[str]:

@@ -158,7 +158,9 @@ def test_nodes_outside_the_selection_do_not_count() -> None:
     other = node("b", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"})
     assert "1 of 2 nodes are meant" in lacking(node("a"), other)
     assert "1 of 2 nodes are meant" in lacking(node("a"), node("b"), avoid_nodes=["b"])
-    assert "1 of 3 nodes are meant" in lacking(node("a"), node("b"), node("c"), target_nodes=["a"])
+    assert "1 of 3 nodes are meant" in lacking(
+        node("a"), node("b"), node("c"), target_nodes=["a", "d"]
+    )
 
 
 def test_a_node_that_is_too_small_is_named() -> None:

@@ -296,6 +296,7 @@ def test_contradictory_cluster_file_fields_are_refused(
         ),
         ({"queue": "q", "topology": {"unconstrained": True, "required": "a"}}, "exactly one of"),
         ({"target_nodes": ["a"], "avoid_nodes": ["a"]}, "among target_nodes too"),
+        ({"target_nodes": ["a"]}, "nodes: must be at most the 1 of platform.target_nodes, is 2"),
         ({"resources": {"rdma": 1}}, "no resource of nodes: cpu, memory"),
         ({"resources": {"rdma/ib": -1}}, "no quantity, such as 8"),
         ({"resources": {"rdma/ib": True}}, "resources"),
