@@ -339,6 +339,7 @@ def test_very_long_number_is_refused_quickly(tmp_path: Path, field: str, message
         ("training: {size: 8B}", r"line 1: training\.size: must be .* is '8B'; nearest: 8b"),
         ("training: {size: {layers: x}}", r"training\.size\.layers: must be a whole number"),
         ("storage: {paths: [data]}", r"line 1: storage\.paths\.0: must match .*, is 'data'$"),
+        ("campaign: {hours: 1, phases: [{suite: quik}]}", "suite 'quik': unknown; legal: quick, "),
         (
             "campaign: {hours: 1, phases: [{suite: {name: a, budget_s: x}}]}",
             r"campaign\.phases\.0\.suite\.budget_s: must be a number, is 'x'",

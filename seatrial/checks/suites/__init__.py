@@ -67,7 +67,7 @@ class Phase(Strict):
     def load(self) -> Suite:
         """Return the suite. Raises InputError."""
         if isinstance(self.suite, str):
-            return load_suite(self.suite)
+            return _read_suite(self.suite)
         return self.suite
 
 
@@ -142,7 +142,16 @@ SuiteFile: type[Suite] = _CampaignFile
 
 
 def load_suite(name_or_path: str) -> Suite:
-    """Return the shipped suite of that name, or the YAML file at that path. Raises InputError."""
+    """Return the shipped suite of that name, or the YAML file at that path. Raises InputError, also
+    for phases of a campaign.
+    """
+    suite = _read_suite(name_or_path)
+    if campaign := suite.section(Campaign):
+        campaign.suites()
+    return suite
+
+
+def _read_suite(name_or_path: str) -> Suite:
     if name_or_path in SHIPPED:
         return load_yaml(Path(__file__).parent / f"{name_or_path}.yaml", SuiteFile)
     path = Path(name_or_path)
