@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, json_option, print_json
+from seatrial.cli.options import FILE, json_option, print_json, write_new
 from seatrial.cli.shipped_examples import Example, shipped_examples
 from seatrial.model.errors import InputError, os_errors_named
 from seatrial.system.shipped import CLUSTER_SCHEMA, CLUSTERS, REPOSITORY
@@ -72,14 +72,15 @@ def _list(shipped: Mapping[str, Example], as_json: bool) -> None:
 def write_example(source: Path, out: Path) -> Path:
     """Copy a file or a folder into the folder `out`; return what was written. Raises InputError."""
     target = out / source.name
+    taken = InputError(f"{target}: is there already; remove it, or give another --out")
     if os.path.lexists(target):
-        raise InputError(f"{target}: is there already; remove it, or give another --out")
+        raise taken
     with os_errors_named(f"--out {out}: cannot be written"):
         out.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copyfile(source, target)
+            write_new(target, source.read_bytes(), taken)
         if source.parent == REPOSITORY / CLUSTERS:
             write_schema(out)
     return target
@@ -88,8 +89,9 @@ def write_example(source: Path, out: Path) -> Path:
 def write_schema(folder: Path) -> None:
     """Write the JSON Schema of cluster files into the folder of one, unless one is there.
 
-    Raises OSError.
+    Raises InputError.
     """
     schema = folder / CLUSTER_SCHEMA.name
     if not os.path.lexists(schema):
-        shutil.copyfile(REPOSITORY / CLUSTER_SCHEMA, schema)
+        content = (REPOSITORY / CLUSTER_SCHEMA).read_bytes()
+        write_new(schema, content, InputError(f"{schema}: is there already"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seatrial.cli.examples import write_schema
-from seatrial.cli.options import FILE, waiting
-from seatrial.model.errors import InputError, SeatrialError, os_errors_named
+from seatrial.cli.options import FILE, waiting, write_new
+from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTER_SCHEMA
 
 if TYPE_CHECKING:
@@ -182,13 +182,8 @@ def _check(text: str, file: Path) -> None:
 def _write(file: Path, draft: "Draft", kind: str) -> None:
     text = _text(draft, kind)
     _check(text, file)
-    with os_errors_named(f"{file}: cannot be written"):
-        try:
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-        except FileExistsError as error:
-            raise _exists(file) from error
-        write_schema(file.parent)
+    write_new(file, text.encode(), _exists(file))
+    write_schema(file.parent)
 
 
 def _exists(file: Path) -> InputError:

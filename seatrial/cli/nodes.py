@@ -27,8 +27,9 @@ from seatrial.cli.options import (
     print_json,
     suite_option,
     waiting,
+    write_new,
 )
-from seatrial.model.errors import InputError, SeatrialError, os_errors_named
+from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import exit_status
 from seatrial.remote import probes
 from seatrial.text.printable import printable
@@ -116,14 +117,8 @@ def probe(name: str, out: Path | None) -> None:
     software, inventory the state of the hardware. Run it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
-    with os_errors_named(str(file)):
-        try:
-            with file.open("xb") as new:
-                new.write(single_file(name))
-        except FileExistsError as error:
-            raise InputError(
-                f"{file}: is there already; remove it, or name another file with --out"
-            ) from error
+    taken = InputError(f"{file}: is there already; remove it, or name another file with --out")
+    write_new(file, single_file(name), taken)
     print(f"{file}: python {file} --help")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seatrial.cli import complete
+from seatrial.model.errors import InputError, os_errors_named
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,6 +46,19 @@ json_option = click.option(
 csv_option = click.option(
     "--csv", "as_csv", is_flag=True, help="Print one table as CSV to standard output."
 )
+
+
+def write_new(file: Path, content: bytes, taken: InputError) -> None:
+    """Write a file whole or not at all. Raises InputError, `taken` if one is there."""
+    with os_errors_named(f"{file}: cannot be written"):
+        try:
+            with file.open("xb") as new:
+                new.write(content)
+        except FileExistsError as error:
+            raise taken from error
+        except OSError:
+            file.unlink(missing_ok=True)
+            raise
 
 
 def name_of(cluster: str) -> str:

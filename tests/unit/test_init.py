@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import socket
 from collections.abc import Callable
 from importlib import import_module
@@ -281,6 +282,17 @@ def test_init_never_overwrites_a_file() -> None:
     os.symlink("nowhere", "site.yaml")
     with pytest.raises(InputError, match=r"site\.yaml: is there already"):
         written("--platform", "this-machine", "--yes")
+
+
+def test_init_leaves_no_empty_file_on_a_full_disk() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with pytest.raises(InputError, match=r"^site\.yaml: cannot be written: File too large$"):
+            written("--platform", "this-machine", "--yes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not Path("site.yaml").exists()
 
 
 def test_init_writes_no_file_when_the_kubernetes_api_does_not_answer(
