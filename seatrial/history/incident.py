@@ -165,7 +165,7 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
     if incident.kind == outcome.kind or outcome.kind in _ENDED_BY[incident.kind]:
         over = _OVER[incident.kind]
         if incident.kind == "fault":
-            over += f" after {words.count(incident.run_count, 'run')} of {incident.verdict.value}"
+            over += f" after {words.count(incident.run_count, 'run')}, worst {incident.worst.value}"
         return replace(incident, closed=outcome.at, changes=(*incident.changes, over))
     return incident
 

@@ -153,9 +153,11 @@ def the_second_bad_night_is_told_in_the_same_message(
 
 def the_recovery_is_told(console: Console, slack: Slack, message: Message) -> None:
     assert night(console, "well", []).status == 0
-    assert message.blocks[0]["text"]["text"] == "trial recovered: pass again after 2 runs of fail"
+    assert (
+        message.blocks[0]["text"]["text"] == "trial recovered: pass again after 2 runs, worst fail"
+    )
     assert [reply.text for reply in slack.replies(message)][-1].endswith(
-        "trial: pass again after 2 runs of fail"
+        "trial: pass again after 2 runs, worst fail"
     )
 
 

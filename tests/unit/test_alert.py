@@ -70,7 +70,7 @@ def test_section_of_news_appears_only_when_the_headline_does_not_say_it() -> Non
     both = full_text(CHANGED, CHANGED.incident.changes)  # to a receiver that missed the opening
     assert "What is new:\n- fail: " in both
     over = full_text(CLOSED, CLOSED.incident.changes[-1:])
-    assert over.startswith("h100-east recovered: pass again after 2 runs of fail\n\nIt was: ")
+    assert over.startswith("h100-east recovered: pass again after 2 runs, worst fail\n\nIt was: ")
     assert over.endswith("run: https://prefect/run\nreport: /srv/report.html\n")
     assert "Suspects:" in later
     assert "Suspects:" not in over

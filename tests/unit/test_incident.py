@@ -60,9 +60,11 @@ def test_bad_nights_are_one_incident_until_a_pass() -> None:
     (incident,) = after(night(1, F), night(2, F), night(3, F))
     assert (incident.run_count, incident.changes, incident.closed) == (3, ("fail: because",), None)
     (incident,) = after(night(1, F), night(2, F), night(3, P))
-    assert incident.changes[-1] == "pass again after 2 runs of fail"
+    assert incident.changes[-1] == "pass again after 2 runs, worst fail"
     assert incident.settled
     assert after(night(1, F), night(2, P), night(3, P)) == []
+    (incident,) = after(night(1, D), night(2, F), night(3, D), night(4, P))
+    assert incident.changes[-1] == "pass again after 3 runs, worst fail"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_recording_the_same_run_twice_changes_nothing() -> None:
 
 def test_failed_delivery_is_retried_for_a_limited_time() -> None:
     (closed,) = after(night(1, F), night(2, P), delivered=False)
-    assert closed.news("slack") == ("fail: because", "pass again after 1 run of fail")
+    assert closed.news("slack") == ("fail: because", "pass again after 1 run, worst fail")
     (still,) = after(night(1, F), night(2, P), night(3, P), delivered=False)
     assert not still.settled
     assert after(night(1, F), night(2, P), night(9, P), delivered=False)[0].settled

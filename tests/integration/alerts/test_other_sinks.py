@@ -108,7 +108,7 @@ def test_mails_of_one_incident_report_news_in_one_thread(
     }
     assert attached["busbw.png"].startswith(b"\x89PNG")
     assert b"the report" in attached["report.html"]
-    assert last["subject"] == "seatrial: h100-east recovered: pass again after 2 runs of fail"
+    assert last["subject"] == "seatrial: h100-east recovered: pass again after 2 runs, worst fail"
     assert first["references"] == last["references"] != ""
 
 
@@ -216,7 +216,7 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
     assert opened["judgements"][0]["metric"] == "busbw_plateau"
     assert len(opened["judgements"]) == 3
     assert changed["news"] == ["new suspect: n1"]
-    assert closed["text"].startswith("h100-east recovered: pass again after 3 runs of fail")
+    assert closed["text"].startswith("h100-east recovered: pass again after 3 runs, worst fail")
     assert closed["incident"]["id"] == opened["incident"]["id"]
     assert (closed["run_id"], closed["suspects"]) == ("run-4", [])
 

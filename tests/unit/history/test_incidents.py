@@ -32,7 +32,7 @@ def test_open_incident_continues_over_runs_until_one_passes(made_url: str) -> No
         assert (again.id, again.run_count, again.opened) == (opened.id, 2, opened.opened)
         assert again.receipts["slack"] == Receipt(1, {"ts": "17.1"})
         (over,) = store.incidents("lab", "quick", outcome_of(a_run(2)), ["slack"])
-        assert over.news("slack") == ("pass again after 2 runs of fail",)
+        assert over.news("slack") == ("pass again after 2 runs, worst fail",)
         _keep(store, over, slack=Receipt(2))
         assert store.incidents("lab", "quick", outcome_of(a_run(3)), ["slack"]) == []
 

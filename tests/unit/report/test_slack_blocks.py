@@ -222,7 +222,7 @@ def test_text_of_a_log_makes_no_mention_or_link_in_any_receiver() -> None:
     [
         (outcome_of(nights.unmeasured(1)), "h100-east is measured again"),
         (silent("the check died", None, nights.bad(1).finished), "h100-east: the check runs again"),
-        (outcome_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
+        (outcome_of(nights.bad(1)), "h100-east recovered: pass again after 1 run, worst fail"),
     ],
 )
 def test_the_end_of_an_incident_is_stated_once(wrong: RunOutcome, text: str) -> None:

@@ -44,11 +44,12 @@ def test_a_whole_incident_is_one_message(
     )
     assert (len(slack.posted), message.edits) == (1, 2)
     assert (
-        message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 2 runs of fail"
+        message.blocks[0]["text"]["text"]
+        == "h100-east recovered: pass again after 2 runs, worst fail"
     )
     recovery = slack.replies(message)[-1]
     assert recovery.broadcast
-    assert recovery.text == ":large_green_circle: h100-east: pass again after 2 runs of fail"
+    assert recovery.text == ":large_green_circle: h100-east: pass again after 2 runs, worst fail"
     before = len(slack.requests)
     assert night(nights.good(4), store, by_token) == Notified("nothing new")
     assert len(slack.requests) == before
@@ -80,7 +81,7 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     (message,) = slack.posted
     assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
         ":red_circle: h100-east: new suspect: node-2",
-        ":large_green_circle: h100-east: pass again after 3 runs of fail",
+        ":large_green_circle: h100-east: pass again after 3 runs, worst fail",
     ]
 
 
@@ -100,4 +101,4 @@ def test_webhook_receives_only_the_start_and_the_end_of_an_incident(
         night(result, store, by_webhook)
     first, last = slack.hooked
     assert first["blocks"][0]["text"]["text"] == "h100-east fails"
-    assert last["text"].endswith("h100-east: pass again after 2 runs of fail")
+    assert last["text"].endswith("h100-east: pass again after 2 runs, worst fail")
