@@ -242,12 +242,17 @@ def _sources(folder: Path) -> dict[str, Path]:
 
 
 def stage(source: Path, target: Path, secrets: Secrets) -> Path:
-    """Copy a file without secrets; return the copy. Raises OSError."""
+    """Copy a file without secrets; return the copy.
+
+    Raises InputError for a source that cannot be read, and OSError.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        open(
+    with os_errors_named(f"{source}: cannot be read"):
+        lines = open(  # noqa: SIM115
             source, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener
-        ) as lines,
+        )
+    with (
+        lines,
         target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         file.writelines(secrets.out_of(lines))

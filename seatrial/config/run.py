@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field
@@ -135,11 +135,19 @@ def set_aside(folder: Path) -> None:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """List the log files in a run's folder, sorted, without links."""
+    """List the log files in a run's folder, sorted, without links.
+
+    Raises InputError for a folder that cannot be read: its logs would be missing without a word.
+    """
     logs = folder / "logs"
-    if logs.is_symlink():
+    if logs.is_symlink() or not logs.is_dir():
         return []
-    return sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
+
+    def refuse(error: OSError) -> NoReturn:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+    paths = (Path(top, name) for top, _, names in os.walk(logs, onerror=refuse) for name in names)
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def writable(folder: Path, option: str) -> Path:

@@ -2,17 +2,21 @@
 has.
 """
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seatrial.bundle import MANIFEST
 from seatrial.config.run import set_aside
+from seatrial.system.private import read_opener
 from tests.unit.bundle.packed import TOP, leave_a_run, put, run, tampered, verify
 
 if shutil.which("ssh-keygen") is None:
@@ -118,6 +122,29 @@ def test_bundle_leaves_out_files_of_an_earlier_run_in_the_same_folder(tmp_path: 
     with tarfile.open(tmp_path / "b.tar.gz") as archive:
         assert f"{TOP}/logs/all_reduce.log" in archive.getnames()
         assert not [name for name in archive.getnames() if "again" in name]
+
+
+def test_a_log_that_cannot_be_read_is_named_and_not_left_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = {str(folder / "logs" / "nodes"), str(folder / "logs" / "all_reduce.log")}
+
+    def unless_closed(opener: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(path: Any, *flags: Any) -> Any:
+            if str(path) in closed:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return opener(path, *flags)
+
+        return opened
+
+    monkeypatch.setattr("os.scandir", unless_closed(os.scandir))
+    monkeypatch.setattr("seatrial.bundle.pack.read_opener", unless_closed(read_opener))
+    target = tmp_path / "closed.tar.gz"
+    for name in ("nodes", "all_reduce.log"):
+        said = run("bundle", folder, "--out", target).exception
+        path = folder / "logs" / name
+        assert (str(said), target.exists()) == (f"{path}: cannot be read: Permission denied", False)
+        closed.remove(str(path))
 
 
 def test_verify_without_a_key_says_that_the_signer_is_not_verified(
