@@ -9,7 +9,7 @@ from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import explained, knowledge_of
 from seatrial.model.result import RunResult, merge_suspects
 from seatrial.model.setup import Setup
-from seatrial.text.headline import conclude, next_steps
+from seatrial.text.headline import conclude, next_steps, since
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -34,5 +34,9 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     judged = explained(assessed.checks, knowledge.setup)
     verdict, reason = conclude(judged, nodes)
     suspects = merge_suspects(judged)
-    result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=suspects)
+    earlier = store.runs_before(run.cluster, run.suite, run.started, 500)
+    known = since(verdict, run.started, run.run_id, earlier)
+    result = replace(
+        run, verdict=verdict, reason=reason, checks=judged, suspects=suspects, since=known
+    )
     return replace(result, next_steps=next_steps(result))

@@ -156,13 +156,15 @@ def test_rejudge_prints_the_former_and_the_new_verdict(store: Store) -> None:
     assert lines[-1].startswith(
         "fail: collectives: all_reduce busbw_plateau 36 GB/s, earlier runs 360 GB/s (90 % less)"
     )
-    assert [line.partition(" ")[0] for line in lines[-3:-1]] == ["since:", "next:"]
+    assert lines[-3] == "since 6 Nov 2026 01:30 UTC (run run-4), passed before"
+    assert lines[-2].startswith("next: ")
     document = json.loads(command("rejudge", "run-4", "--json").output)
     assert document["verdict"] == "fail"
     assert document["setup"]["fabric"] == "IB-8x400G"
     store.pin("lab", [Pin(plateau(0, 16).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
     result = command("rejudge", "run-4")
     assert (result.exit_code, "collectives: pass (was fail): " in result.output) == (0, True)
+    assert "since 2 Nov 2026 01:30 UTC (run run-0, 5 runs), never different before" in result.output
     assert isinstance(command("rejudge", "nowhere").exception, InputError)
 
 
