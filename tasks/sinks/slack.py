@@ -35,6 +35,7 @@ MAX_RETRIES = 2
 # https://docs.slack.dev/reference/methods/chat.postMessage#errors
 _TOKEN = "check SEATRIAL_SLACK_TOKEN"
 _STATUS = "see https://slack-status.com and run again"
+_NETWORK = "check the network or proxy of this host"
 _NEXT_STEPS = {
     **dict.fromkeys(
         ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _TOKEN
@@ -90,15 +91,17 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
 def explain(error: Exception) -> str:
     """Describe the error, with the next step."""
     if isinstance(error, SlackRefusedError):
-        step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
+        step = _NEXT_STEPS.get(error.code, "")
+        if error.code.startswith("HTTP"):  # a proxy or another server may have answered
+            step = _STATUS if error.code.startswith("HTTP 5") else _NETWORK
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
     if isinstance(error, MemoryError):
         return f"Slack: {TOO_LARGE}"
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
-        return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
+        return f"Slack did not answer within {TIMEOUT_S} s; {_NETWORK}"
     if isinstance(error, OSError):
-        return f"Slack cannot be reached ({reason}); check the network or proxy of this host"
+        return f"Slack cannot be reached ({reason}); {_NETWORK}"
     return classed(error)
 
 

@@ -30,6 +30,16 @@ def test_a_failed_slack_message_is_repeated_by_the_next_run(
     assert "recovered" in slack.posted[0].shown
 
 
+@WAYS
+def test_a_page_in_place_of_slacks_answer_is_told_as_one(
+    way: str, slack: Slack, request: pytest.FixtureRequest
+) -> None:
+    for method in ("chat.postMessage", PATH):
+        slack.plan(method, Answer("<html>log in</html>", 407))
+    summary = night(nights.bad(1), None, request.getfixturevalue(way)).summary
+    assert "Slack says HTTP 407; check the network or proxy of this host" in summary
+
+
 def test_message_is_sent_without_files_when_a_scope_is_missing(
     slack: Slack, by_token: AlertSettings, store: Store
 ) -> None:
