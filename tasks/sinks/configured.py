@@ -86,10 +86,14 @@ def _session() -> Any:
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
+    from urllib3.exceptions import InvalidHeader
 
     class Patient(Retry):
         def get_retry_after(self, response: Any) -> float | None:
-            after = super().get_retry_after(response)
+            try:
+                after = super().get_retry_after(response)
+            except InvalidHeader:  # such as a fraction of a second
+                after = None
             return None if after is None else min(after, MAX_WAIT_S)
 
     retries = Patient(

@@ -166,6 +166,7 @@ class Receiver:
     events: list[dict[str, Any]] = field(default_factory=list)
     statuses: deque[int] = field(default_factory=deque)
     calls: int = 0
+    retry_after: str = "0"
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
             self.send_response(status)
             self.send_header("Content-Length", "0")
             if status == 429:
-                self.send_header("Retry-After", "0")
+                self.send_header("Retry-After", box.retry_after)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -192,6 +193,14 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     with web_server(Handler) as port:
         box.url = f"http://127.0.0.1:{port}/hook/{PASSWORD}"
         yield box
+
+
+@pytest.mark.parametrize("retry_after", ["0", "0.5"])
+def test_a_busy_webhook_is_tried_again(receiver: Receiver, retry_after: str) -> None:
+    receiver.retry_after = retry_after
+    receiver.statuses.extend([429, 429])
+    notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
+    assert (notified.summary, receiver.calls) == ("webhook: sent", 3)
 
 
 def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
