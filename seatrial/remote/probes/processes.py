@@ -68,11 +68,9 @@ class _Tail(threading.Thread):
 
     def run(self) -> None:
         """Read until the end."""
-        while True:
-            block = os.read(self._stream.fileno(), 1 << 16)
-            if not block:
-                return
-            self._kept = (self._kept + block)[-_MAX_OUTPUT:]
+        with self._stream:
+            while block := os.read(self._stream.fileno(), 1 << 16):
+                self._kept = (self._kept + block)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
         """Return the kept text, after the program has ended."""

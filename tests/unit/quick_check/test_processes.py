@@ -167,7 +167,7 @@ def test_a_check_that_is_ended_while_it_starts_ranks_ends_them(
         alive = [process for process in started if process.poll() is None]
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait()  # its output is read, and closed, by threads
     assert (len(started), alive) == (2, [])
 
 
