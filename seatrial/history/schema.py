@@ -114,28 +114,26 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-def _run_id() -> Column[Any]:
-    return Column(
-        "run_id",
-        CleanText,
-        ForeignKey("runs.run_id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    )
+def _required(kind: Any, *names: str) -> list[Column[Any]]:
+    """Return columns of one type that no row leaves empty."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _run_id(**options: Any) -> Column[Any]:
+    """Return the column of a run, with which the row is removed."""
+    of_run = ForeignKey("runs.run_id", ondelete="CASCADE")
+    return Column("run_id", CleanText, of_run, **options)
 
 
 runs = Table(
     "runs",
     metadata,
     Column("run_id", CleanText, primary_key=True),
-    Column("cluster", CleanText, nullable=False),
-    Column("suite", CleanText, nullable=False),
-    Column("started", UtcDateTime, nullable=False),
-    Column("finished", UtcDateTime, nullable=False),
-    Column("verdict", VerdictName, nullable=False),
-    Column("reason", ReasonDocument, nullable=False),
-    Column("fingerprint", JSON, nullable=False),
-    Column("out", CleanText, nullable=False),
+    *_required(CleanText, "cluster", "suite", "out"),
+    *_required(UtcDateTime, "started", "finished"),
+    *_required(VerdictName, "verdict"),
+    *_required(ReasonDocument, "reason"),
+    *_required(JSON, "fingerprint"),
     Column("setup", JSON),
     # None, some or all of its numbers; null in runs of earlier versions
     Column("judged", String(8)),
@@ -147,13 +145,13 @@ runs = Table(
 checks = Table(
     "checks",
     metadata,
-    Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    _run_id(primary_key=True),
     Column("nth", Integer, primary_key=True, autoincrement=False),
-    Column("name", CleanText, nullable=False),
-    Column("verdict", VerdictName, nullable=False),
-    Column("reason", ReasonDocument, nullable=False),
-    Column("seconds", Double, nullable=False),
-    Column("found", CleanJson, nullable=False),
+    *_required(CleanText, "name"),
+    *_required(VerdictName, "verdict"),
+    *_required(ReasonDocument, "reason"),
+    *_required(Double, "seconds"),
+    *_required(CleanJson, "found"),
 )
 
 # What is measured, described once. `series_key` is a digest: a series names its subject, and a
@@ -162,14 +160,10 @@ series = Table(
     "series",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("series_key", String(64), nullable=False),
-    Column("check_name", CleanText, nullable=False),
-    Column("unit", CleanText, nullable=False),
-    Column("series", CleanText, nullable=False),
-    Column("metric", CleanText, nullable=False),
-    Column("subject_kind", String(16), nullable=False),
-    Column("subject_name", CleanText, nullable=False),
-    Column("conditions", CleanJson, nullable=False),
+    *_required(String(64), "series_key"),
+    *_required(CleanText, "check_name", "unit", "series", "metric", "subject_name"),
+    *_required(String(16), "subject_kind"),
+    *_required(CleanJson, "conditions"),
     Column("better", String(8)),
     UniqueConstraint("series_key", "check_name", "unit", name="uq_series"),
 )
@@ -180,9 +174,7 @@ def _place() -> list[Column[Any]]:
     are adjacent.
     """
     return [
-        Column(
-            "run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True
-        ),
+        _run_id(primary_key=True),
         Column(
             "series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False
         ),
@@ -201,7 +193,7 @@ readings = Table(
     sqlite_with_rowid=False,
 )
 samples = Table(
-    "samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False
+    "samples", metadata, *_place(), *_required(JSON, "samples"), sqlite_with_rowid=False
 )
 
 # What the nodes were made of: one row for those that are alike, with their names; `ids` are digests
@@ -210,12 +202,10 @@ node_hardware = Table(
     "node_hardware",
     metadata,
     Column("id", Integer, primary_key=True),
-    _run_id(),
-    Column("gpu_model", CleanText, nullable=False),
+    _run_id(nullable=False, index=True),
+    *_required(CleanText, "gpu_model", "cpu_model", "driver"),
     Column("gpu_clock_mhz", Integer),
-    Column("cpu_model", CleanText, nullable=False),
-    Column("driver", CleanText, nullable=False),
-    Column("nodes", CleanJson, nullable=False),
+    *_required(CleanJson, "nodes"),
     Column("ids", CleanJson),
 )
 
@@ -226,14 +216,13 @@ node_tests = Table(
     metadata,
     Column("run_id", CleanText, primary_key=True),
     Column("node", CleanText, primary_key=True),
-    Column("cluster", CleanText, nullable=False),
-    Column("suite", CleanText, nullable=False),
-    Column("ended", UtcDateTime, nullable=False),
-    Column("verdict", VerdictName, nullable=False),
+    *_required(CleanText, "cluster", "suite"),
+    *_required(UtcDateTime, "ended"),
+    *_required(VerdictName, "verdict"),
     Column("code", String(100)),
     Column("partner", CleanText),
-    Column("gpus", Integer, nullable=False),
-    Column("held_s", Double, nullable=False),
+    *_required(Integer, "gpus"),
+    *_required(Double, "held_s"),
     Index("ix_node_tests_cluster_ended", "cluster", "ended"),
 )
 
@@ -243,15 +232,12 @@ campaigns = Table(
     "campaigns",
     metadata,
     Column("campaign_id", CleanText, primary_key=True),
-    Column("cluster", CleanText, nullable=False),
-    Column("suite", CleanText, nullable=False),
-    Column("plan", String(64), nullable=False),
-    Column("goal_s", Double, nullable=False),
-    Column("started", UtcDateTime, nullable=False),
-    Column("seen", UtcDateTime, nullable=False),
-    Column("ended", Boolean, nullable=False),
-    Column("phases", CleanJson, nullable=False),
-    Column("left_out", CleanJson, nullable=False),
+    *_required(CleanText, "cluster", "suite"),
+    *_required(String(64), "plan"),
+    *_required(Double, "goal_s"),
+    *_required(UtcDateTime, "started", "seen"),
+    *_required(Boolean, "ended"),
+    *_required(CleanJson, "phases", "left_out"),
     Index("ix_campaigns_cluster_started", "cluster", "started"),
 )
 
@@ -260,24 +246,24 @@ campaigns = Table(
 minutes = Table(
     "minutes",
     metadata,
-    Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    _run_id(primary_key=True),
     Column("metric", String(64), primary_key=True),
-    Column("parts", CleanJson, nullable=False),
-    Column("times_s", JSON, nullable=False),
-    Column("readings", LargeBinary, nullable=False),
+    *_required(CleanJson, "parts"),
+    *_required(JSON, "times_s"),
+    *_required(LargeBinary, "readings"),
 )
 
 suspects = Table(
     "suspects",
     metadata,
     Column("id", Integer, primary_key=True),
-    _run_id(),
-    Column("kind", String(16), nullable=False),
-    Column("name", CleanText, nullable=False),
-    Column("confidence", Double, nullable=False),
+    _run_id(nullable=False, index=True),
+    *_required(String(16), "kind"),
+    *_required(CleanText, "name"),
+    *_required(Double, "confidence"),
     # Null in suspects of earlier versions
     Column("verdict", VerdictName),
-    Column("reason", ReasonDocument, nullable=False),
+    *_required(ReasonDocument, "reason"),
 )
 
 # A pin outlives the run it was taken from, so `run_id` is no foreign key here.
@@ -285,17 +271,13 @@ baselines = Table(
     "baselines",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("cluster", CleanText, nullable=False),
-    Column("series", CleanText, nullable=False),
-    Column("series_key", String(64), nullable=False),
+    *_required(CleanText, "cluster", "series", "unit", "pinned_by", "note"),
+    *_required(String(64), "series_key"),
     Column("low", Double),
-    Column("centre", Double, nullable=False),
+    *_required(Double, "centre"),
     Column("high", Double),
-    Column("unit", CleanText, nullable=False),
-    Column("pinned_by", CleanText, nullable=False),
-    Column("pinned_at", UtcDateTime, nullable=False),
+    *_required(UtcDateTime, "pinned_at"),
     Column("run_id", CleanText),
-    Column("note", CleanText, nullable=False),
     UniqueConstraint("cluster", "series_key", name="uq_baselines_cluster_series"),
 )
 
@@ -305,21 +287,14 @@ incidents = Table(
     "incidents",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("cluster", CleanText, nullable=False),
-    Column("suite", CleanText, nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("opened", UtcDateTime, nullable=False),
-    Column("seen", UtcDateTime, nullable=False),
+    *_required(CleanText, "cluster", "suite", "last_run"),
+    *_required(String(16), "kind"),
+    *_required(UtcDateTime, "opened", "seen"),
     Column("closed", UtcDateTime),
-    Column("last_run", CleanText, nullable=False),
-    Column("verdict", VerdictName, nullable=False),
-    Column("worst", VerdictName, nullable=False),
-    Column("reason", ReasonDocument, nullable=False),
-    Column("suspects", JSON, nullable=False),
-    Column("checks", JSON, nullable=False),
-    Column("nights", Integer, nullable=False),
-    Column("changes", JSON, nullable=False),
-    Column("receipts", JSON, nullable=False),
-    Column("settled", Boolean, nullable=False),
+    *_required(VerdictName, "verdict", "worst"),
+    *_required(ReasonDocument, "reason"),
+    *_required(JSON, "suspects", "checks", "changes", "receipts"),
+    *_required(Integer, "nights"),
+    *_required(Boolean, "settled"),
     Index("ix_incidents_cluster_settled", "cluster", "settled"),
 )
