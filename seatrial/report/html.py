@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.table import CHECKS
 from seatrial.model.curves import (
-    LatencyTable,
     Point,
     bad_judgements,
     busbw_curves,
@@ -24,7 +23,7 @@ from seatrial.model.curves import (
 )
 from seatrial.model.errors import classed
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import Check, Judgement, RunResult, Suspect
+from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -134,36 +133,11 @@ def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One check. A chart that could not be drawn is empty and `problem` says why."""
+def section(check: Check, context: ReportContext) -> dict[str, Any]:
+    """Return the variables of a check's section.
 
-    check: Check
-    blamed: tuple[Suspect, ...]
-    busbw: str
-    loss: str
-    legend: str
-    latency: LatencyTable | None
-    bad: tuple[JudgementGroup, ...]
-    good: tuple[JudgementGroup, ...]
-    passed: str
-    left_out: int
-    problem: str
-    plateaus: str
-    logs: tuple[LogFile, ...]
-
-    @property
-    def has_curves(self) -> bool:
-        return bool(self.busbw or self.loss)
-
-    @property
-    def lacks_baseline(self) -> bool:
-        """Whether something that it measured was compared with nothing."""
-        return bool(self.check.coverage.without_baseline)
-
-
-def section(check: Check, context: ReportContext) -> Section:
-    """Collect the content of a check's section."""
+    A chart that could not be drawn is empty and `problem` says why.
+    """
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.passed]
     curves = busbw_curves(check)
@@ -173,22 +147,23 @@ def section(check: Check, context: ReportContext) -> Section:
     def last(point: Point) -> float | None:
         return context.past.last_value(point.series)
 
-    return Section(
-        check=check,
+    return {
+        "check": check,
+        "lacks_baseline": bool(check.coverage.without_baseline),
         # run.json has only the suspects that the check itself named
-        blamed=(check.suspects or check.raw.suspects)[:MAX_SUSPECTS],
-        busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
-        loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
-        legend=charts.busbw_caption(curves, last),
-        latency=latency_table(check),
-        bad=groups(bad[:MAX_BAD_ROWS]),
-        good=groups(good[:MAX_GOOD_ROWS]),
-        passed=_passed(good),
-        left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
-        problem="; ".join(problems),
-        plateaus=_plateaus(check),
-        logs=_logs(check, context.logs),
-    )
+        "blamed": (check.suspects or check.raw.suspects)[:MAX_SUSPECTS],
+        "busbw": drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
+        "loss": drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
+        "legend": charts.busbw_caption(curves, last),
+        "latency": latency_table(check),
+        "bad": groups(bad[:MAX_BAD_ROWS]),
+        "good": groups(good[:MAX_GOOD_ROWS]),
+        "passed": _passed(good),
+        "left_out": max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
+        "problem": "; ".join(problems),
+        "plateaus": _plateaus(check),
+        "logs": _logs(check, context.logs),
+    }
 
 
 def drawn(draw: Callable[[], str], problems: list[str]) -> str:
