@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seatrial.campaign.result import check_of
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.history.machines import earlier_names
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join
-from seatrial.model.result import Check, Expected, Judgement, Suspect
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Expected, Judgement
+from seatrial.model.verdict import Verdict
 from seatrial.text.words import measurement_name
 
 if TYPE_CHECKING:
@@ -75,23 +76,7 @@ def drift_check(
     for each in (*phases, *minutes):
         if len(each.began_s) >= LEAST_PHASES:
             judgements += _judgements(each, one_machine=one_machine)
-    reasons = []
-    suspects = []
-    for judgement in judgements:
-        if judgement.passed:
-            continue
-        reasons.append(judgement.reason)
-        if suspect := _suspect(judgement):
-            suspects.append(suspect)
-    none = Reason.of("drift-none", count=len(judgements))
-    return Check(
-        name=DRIFT,
-        verdict=worst(judgement.verdict for judgement in judgements),
-        reason=join(reasons) or none,
-        measurements=tuple(judgement.measurement for judgement in judgements),
-        judgements=tuple(judgements),
-        suspects=tuple(suspects),
-    )
+    return check_of(DRIFT, judgements, Reason.of("drift-none", count=len(judgements)))
 
 
 def other_machines(state: CampaignState, store: "Store") -> OtherMachines:
@@ -149,14 +134,6 @@ def _table(
     table = np.full(shape, np.nan)
     table[row, column] = medians.to_numpy()
     return table
-
-
-def _suspect(judgement: Judgement) -> Suspect | None:
-    """Return the part that a judgement blames; None for the whole cluster or a group."""
-    subject = judgement.measurement.subject
-    if subject.kind not in ("node", "gpu", "link"):
-        return None
-    return Suspect(subject.kind, subject.name, 0.9, judgement.reason, verdict=judgement.verdict)
 
 
 def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:

@@ -50,6 +50,31 @@ def campaign_check(
     )
 
 
+def check_of(
+    name: str, judgements: Sequence[Judgement], passed: Reason, known: Sequence[Verdict] = ()
+) -> Check:
+    """Return a check of these judgements, which blames the parts that did not pass.
+
+    `passed` is its reason if all did; `known` are further verdicts.
+    """
+    bad = [judgement for judgement in judgements if not judgement.passed]
+    suspects = []
+    for judgement in bad:
+        part = judgement.measurement.subject
+        if part.kind in ("node", "gpu", "link"):  # not the whole cluster, or a group
+            suspects.append(
+                Suspect(part.kind, part.name, 0.9, judgement.reason, verdict=judgement.verdict)
+            )
+    return Check(
+        name=name,
+        verdict=worst((*known, *(judgement.verdict for judgement in judgements))),
+        reason=join(judgement.reason for judgement in bad) or passed,
+        measurements=tuple(judgement.measurement for judgement in judgements),
+        judgements=tuple(judgements),
+        suspects=tuple(suspects),
+    )
+
+
 def _failed(state: CampaignState, runs: Runs) -> Iterator[Reason]:
     """Yield a reason for the phases that did not pass; those of one suite that failed alike share
     one.

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from seatrial.campaign.drift import OtherMachines, PhaseNumbers
+from seatrial.campaign.result import check_of
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.history.minutes import MetricMinutes
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join
-from seatrial.model.result import Check, Expected, Judgement, Suspect
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Expected, Judgement
+from seatrial.model.verdict import Verdict
 from seatrial.text.words import count, number, some_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,6 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
             judgements += _judged(series)
         notes += _notes(series)
     notes += filter(None, map(_worst_minute, minutes))
-    bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
     parts = _parts_of(minutes)
     steady = Reason.of(
@@ -95,24 +95,7 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
         parts=count(len(parts), "part"),
         minutes=count(most, "time"),
     )
-    reasons = [judgement.reason for judgement in bad]
-    verdicts = [judgement.verdict for judgement in bad]
-    check = Check(
-        name=MINUTES,
-        verdict=worst([Verdict.PASS, *verdicts]),
-        reason=join(reasons) or steady,
-        measurements=tuple(judgement.measurement for judgement in judgements),
-        judgements=tuple(judgements),
-        suspects=tuple(map(_suspect, bad)),
-    )
-    return check, notes
-
-
-def _suspect(judgement: Judgement) -> Suspect:
-    """Return the GPU or node that a judgement blames."""
-    part = str(judgement.measurement.conditions["part"])
-    kind, name = _kind_of(part)
-    return Suspect(kind, name, 0.9, judgement.reason, verdict=judgement.verdict)
+    return check_of(MINUTES, judgements, steady, (Verdict.PASS,)), notes
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:
