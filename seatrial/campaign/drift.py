@@ -122,17 +122,10 @@ def _table(
 
     A row for each of `run_ids`, a column for each of `series`.
     """
-    import pandas as pd
-
-    stored_series = [m.series() for m in series]
-    stored = store.readings(run_ids, stored_series)
-    frame = pd.DataFrame({"run": stored.run, "series": stored.series, "value": stored.value})
-    medians = frame.groupby(["run", "series"], sort=False)["value"].median()
-    row = medians.index.get_level_values(0)
-    column = medians.index.get_level_values(1)
+    medians = store.readings(run_ids, [m.series() for m in series]).medians()
     shape = (len(run_ids), len(series))
     table = np.full(shape, np.nan)
-    table[row, column] = medians.to_numpy()
+    table[medians["run"], medians["series"]] = medians["value"]
     return table
 
 

@@ -10,6 +10,7 @@ from seatrial.model.verdict import Verdict
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from pandas import DataFrame
 
 VERDICTS = tuple(Verdict)
 
@@ -75,6 +76,17 @@ class Readings:
             self.verdict == VERDICTS.index(Verdict.PASS)
         )
         return passed
+
+    def medians(self) -> "DataFrame":
+        """Return the median of each series in each run, with the verdict of its first number.
+
+        Columns: run, series, value and verdict, as here.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame(asdict(self))
+        by_place = frame.groupby(["run", "series"], sort=False, as_index=False)
+        return by_place.agg({"value": "median", "verdict": "first"})
 
     def moved(self, series: "NDArray[np.int64]") -> "Readings":
         """Return the readings with other indexes of series; those at -1 are left out."""

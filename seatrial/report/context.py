@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -106,16 +105,10 @@ def _numbers(
     first.
     """
     names = list(dict.fromkeys(m.series() for m in requested))
-    readings = store.readings(run_ids, names)
-    # Rows of the readings, by the places of their series and run in `names` and `run_ids`
-    taken: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
-        taken[place].append(at)
+    medians = store.readings(run_ids, names).medians()
     numbers: dict[str, dict[str, Number]] = defaultdict(dict)
-    for (series, run), rows in taken.items():
-        judged = int(readings.verdict[rows[0]])
+    for run, series, value, judged in medians.itertuples(index=False):
         verdict = VERDICTS[judged] if judged >= 0 else None
-        value = median(readings.value[rows].tolist())
         numbers[names[series]][run_ids[run]] = Number(value, verdict)
     return dict(numbers)
 
