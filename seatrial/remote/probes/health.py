@@ -5,7 +5,7 @@ scheduler commands and no load.
 
 Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, or 1 for a fault; as a
 plugin of node-problem-detector with 0, 1 for a fault, or 2 for unknown. An unknown state is no
-fault, so that a node is not drained because nvidia-smi was slow. Standard library only.
+fault, so that a node is not drained because a tool was slow. Standard library only.
 """
 
 import os
@@ -91,7 +91,7 @@ def look(gpus, wanted_ports, deadline):
         if found < gpus:
             faults.append("%d of %d GPUs" % (found, gpus))
         else:
-            unknown.append("nvidia-smi lists no GPU")
+            unknown.append("neither nvidia-smi nor amd-smi lists a GPU")
     for gpu in listed:
         for problem in of_gpu(gpu):
             faults.append("%s %s" % (gpu["name"], problem))
@@ -128,7 +128,8 @@ def of_gpu(gpu):
             yield "NVLink fabric: " + state[:40]
     links = gpu.get("nvlinks") or []
     if 0 in links:
-        yield "has %d of %d NVLinks down" % (links.count(0), len(links))
+        kind = "NVLinks" if "rows_failed" in gpu else "XGMI links"  # AMD remaps no rows
+        yield "has %d of %d %s down" % (links.count(0), len(links), kind)
     slowdowns = gpu.get("slowdown") or []
     causes = [cause for cause in slowdowns if cause.startswith(("hardware", "power"))]
     if causes:

@@ -87,7 +87,8 @@ WIDEST_RECORD = 300
 # Most characters of a GPU's row: a GPU that needs a reset reports that in every field
 WIDEST = 4096
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
-NVIDIA, DISPLAYS = "0x10de", "0x03"  # PCI vendor id of NVIDIA, and PCI class of GPUs
+# PCI classes of a vendor's GPUs: displays, and processing accelerators as AMD calls its Instinct
+GPUS_ON_BUS = {"0x10de": ("0x03",), "0x1002": ("0x03", "0x12")}
 
 
 def main():
@@ -100,7 +101,7 @@ def main():
 def node():
     """Return the inventory of this node."""
     deadline = time.monotonic() + DEADLINE_S
-    gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
+    gpus = gpu_list(deadline)
     addresses = gpu_addresses(gpus)
     nics = ports.rdma_addresses()
     seen = kernel_log(addresses, nics) if addresses or nics else None
@@ -121,6 +122,11 @@ def node():
 
 
 def gpu_list(deadline):
+    """Return the state of the GPUs by PCI address; empty if no tool of NVIDIA or AMD answers."""
+    return nvidia_gpus(deadline) or amd_gpus.gpu_list(deadline)
+
+
+def nvidia_gpus(deadline):
     """Return the state of NVIDIA's GPUs by PCI address; empty if nvidia-smi does not answer."""
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
     remappings = rows(
@@ -313,16 +319,15 @@ def summed(lines, addresses, nics=frozenset()):
 
 
 def gpu_addresses(gpus):
-    """Return the addresses of the listed GPUs; if there are none, of all NVIDIA GPUs on the bus,
-    whose errors may show why.
+    """Return the addresses of the listed GPUs; if there are none, of all GPUs of NVIDIA and AMD on
+    the bus, whose errors may show why.
     """
     listed = {short_address(gpu["pci"]) for gpu in gpus}
-    folders = [] if listed else glob.glob("/sys/bus/pci/devices/*")[:4096]
-    on_bus = [path for path in folders if first_line(path + "/vendor") == NVIDIA]
+    folders = [] if listed else glob.glob(ports.SYS + "/bus/pci/devices/*")[:4096]
     return listed or {
         os.path.basename(path)
-        for path in on_bus
-        if first_line(path + "/class").startswith(DISPLAYS)
+        for path in folders
+        if first_line(path + "/class").startswith(GPUS_ON_BUS.get(first_line(path + "/vendor"), ()))
     }
 
 

@@ -15,7 +15,6 @@ import os
 import re
 import time
 
-import amd_gpus
 import inventory
 import ports
 from facts import first_line
@@ -33,7 +32,7 @@ def main():
 def parts():
     """Return the readings of each part that has any."""
     deadline = time.monotonic() + DEADLINE_S
-    gpus = inventory.gpu_list(deadline) or amd_gpus.gpu_list(deadline)
+    gpus = inventory.gpu_list(deadline)
     readings = {gpu["name"]: of_gpu(gpu) for gpu in gpus}
     for port in ports.infiniband_ports() + ports.network_ports():
         readings[port["port"]] = of_port(port)

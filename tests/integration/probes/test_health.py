@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.probes.conftest import Load
-from tests.integration.probes.test_inventory import NVIDIA_SMI
+from tests.integration.probes.test_inventory import NVIDIA_SMI, amd_tools
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 
 
-def check(probes: Path, *options: str, nvidia_smi: str | None = None) -> tuple[int, str]:
+def check(
+    probes: Path, *options: str, nvidia_smi: str | None = None, **env: str
+) -> tuple[int, str]:
     """The exit status and all that is printed, with that program as nvidia-smi and no other command
     to call.
     """
@@ -31,7 +33,7 @@ def check(probes: Path, *options: str, nvidia_smi: str | None = None) -> tuple[i
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)
     argv = [sys.executable, str(probes / "check.py"), "--fast", *options]
-    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", **env}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout
 
@@ -54,6 +56,32 @@ def test_a_gpu_or_port_that_is_missing_is_a_fault(probes: Path) -> None:
     status, line = check(probes, "slurm", "--ports", "99")
     assert status == 1
     assert " of 99 ports are active" in line
+
+
+def test_gpus_of_amd_are_counted_and_their_faults_told(probes: Path, tmp_path: Path) -> None:
+    assert check(probes, "slurm", "--gpus", "1", **amd_tools(tmp_path, "rocm-7.1")) == (
+        1,
+        "seatrial fault: gpu-0 has 1 of 7 XGMI links down\n",
+    )
+    assert check(probes, "slurm", "--gpus", "2", **amd_tools(tmp_path, "rocm-smi-6.0"))[
+        1
+    ].startswith("seatrial ok: 2 GPUs without a fault")
+
+
+def test_gpus_of_amd_on_the_bus_without_an_answer_of_a_tool_are_no_fault(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host bridge is of AMD too."""
+    health = load("health")
+    for number, pci_class in enumerate(("0x120000", "0x038000", "0x060000")):
+        device = tmp_path / f"bus/pci/devices/0000:0{number}:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x1002\n")
+        (device / "class").write_text(f"{pci_class}\n")
+    monkeypatch.setattr(health.ports, "SYS", str(tmp_path))
+    monkeypatch.setattr(health.inventory, "gpu_list", lambda _: [])
+    assert health.look(2, 0, 0.0)[:2] == ([], ["neither nvidia-smi nor amd-smi lists a GPU"])
+    assert health.look(3, 0, 0.0)[0] == ["2 of 3 GPUs"]
 
 
 def test_check_calls_only_gpu_tools(probes: Path) -> None:
