@@ -58,8 +58,10 @@ def entry_files() -> dict[str, str]:
 
 
 def has_amd_gpus(cluster: "Cluster") -> bool:
-    """Return whether the GPUs are AMD's."""
-    return cluster.hardware.name.startswith("MI")
+    """Return whether the GPUs are AMD's by their name, such as MI300X or AMD Instinct MI210; MIG is
+    NVIDIA's.
+    """
+    return bool(re.search(r"(?<![A-Z0-9])(AMD|MI\d)", cluster.hardware.name.upper()))
 
 
 def capabilities(cluster: "Cluster", devices: Iterable[str], more: Iterable[str] = ()) -> list[str]:

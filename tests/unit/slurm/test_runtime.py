@@ -55,13 +55,16 @@ def cluster(image: str | None, **platform: Any) -> Cluster:
     [
         ("/s/t.sif", "H100-SXM", "apptainer exec --nv /s/t.sif"),
         ("/s/t.sif", "MI300X", "apptainer exec --rocm /s/t.sif"),
+        ("/s/t.sif", {"name": "AMD Instinct MI210"}, "apptainer exec --rocm /s/t.sif"),
+        ("/s/t.sif", {"name": "mi250x"}, "apptainer exec --rocm /s/t.sif"),
+        ("/s/t.sif", {"name": "MIG 1g.10gb"}, "apptainer exec --nv /s/t.sif"),
         ("/s/t.sif", "cpu", "apptainer exec /s/t.sif"),
         (f"nvcr.io/a/b:1@{DIGEST}", "cpu", f"apptainer exec docker://nvcr.io/a/b@{DIGEST}"),
         ("localhost:5000/b:1", "cpu", "apptainer exec docker://localhost:5000/b:1"),
     ],
 )
 def test_apptainer_starts_a_file_or_a_pinned_image(
-    image: str, hardware: str, expected: str
+    image: str, hardware: str | dict[str, str], expected: str
 ) -> None:
     described = cluster(image, runtime="apptainer", hardware=hardware)
     assert described.image is not None
