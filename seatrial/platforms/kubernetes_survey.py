@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seatrial.platforms.kubernetes.api import Api
 
 _PRODUCT = "nvidia.com/gpu.product"
+_AMD_PRODUCT = "amd.com/gpu.product-name"
 _GKE = "cloud.google.com/gke-accelerator"
 _INSTANCE = "node.kubernetes.io/instance-type"
 # NICs of a p5, the most of any machine; a plugin offers a shared device at least 63 times
@@ -60,6 +61,7 @@ class _Offer:
 
     gpus: int
     product: str
+    amd_product: str
     accelerator: str
     instance: str
 
@@ -96,7 +98,7 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
     draft = {
         "name": Seen(current or "kubernetes"),
         "nodes": Seen(len(nodes), f"ready nodes of this kind: {len(nodes)} of {len(ready)}"),
-        **hardware_fields(offer.gpus, offer.product or offer.accelerator),
+        **hardware_fields(offer.gpus, offer.product or offer.amd_product or offer.accelerator),
         **open_fields(len(nodes), fabric, _image(nodes)),
     }
     if current:  # inside a pod there is no context
@@ -155,6 +157,7 @@ def _offer(node: Any) -> _Offer:
     return _Offer(
         gpus,
         product=str(labels.get(_PRODUCT, "")),
+        amd_product=str(labels.get(_AMD_PRODUCT, "")),
         accelerator=str(labels.get(_GKE, "")),
         instance=str(labels.get(_INSTANCE, "")),
     )
@@ -162,7 +165,12 @@ def _offer(node: Any) -> _Offer:
 
 def _label(offer: _Offer) -> dict[str, str]:
     """Return the most specific label that selects the nodes, or {}."""
-    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
+    labels = (
+        (_PRODUCT, offer.product),
+        (_AMD_PRODUCT, offer.amd_product),
+        (_GKE, offer.accelerator),
+        (_INSTANCE, offer.instance),
+    )
     for key, value in labels:
         if value:
             return {key: value}

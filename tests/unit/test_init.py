@@ -141,6 +141,16 @@ def test_init_writes_a_cluster_file_for_a4_nodes_with_a_queue(site: Callable[[Si
     assert done.stdout.splitlines()[1] == "to fill in: image"
 
 
+def test_init_names_gpus_of_amd_by_their_label(site: Callable[[Site], None]) -> None:
+    label = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
+    other = node({PRODUCT: "NVIDIA-L4"}, {"nvidia.com/gpu": "1"})
+    site(Site(*[node(label, {"amd.com/gpu": "8"})] * 2, other))
+    cluster, done = written("--platform", "kubernetes", "--yes")
+    assert (cluster.nodes, cluster.gpus, cluster.hardware.name) == (2, 8, "MI300X")
+    assert yaml.safe_load(Path("site.yaml").read_text())["platform"]["node_selector"] == label
+    assert done.stdout.splitlines()[1] == "to fill in: fabric, image"
+
+
 def test_init_writes_a_cluster_file_for_tainted_p5_nodes_with_efa(
     site: Callable[[Site], None],
 ) -> None:
