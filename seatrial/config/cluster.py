@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from glob import glob
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
@@ -64,6 +65,9 @@ def _printable(value: str) -> str:
 ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_printable)]
 
 
+AMD_MODELS = "/sys/class/drm/renderD*/device/product_name"  # an APU of AMD has no such file
+
+
 def this_machine() -> dict[str, Any]:
     """Return the content of a cluster file for this machine and its GPUs.
 
@@ -89,7 +93,7 @@ def _gpu_models() -> list[str]:
     try:
         answer = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
     except FileNotFoundError:
-        return []
+        return [Path(name).read_text().strip() or "AMD" for name in sorted(glob(AMD_MODELS))]
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
         raise InputError(

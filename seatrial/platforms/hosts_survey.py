@@ -2,7 +2,7 @@
 local nodes.
 """
 
-from seatrial.config.cluster import this_machine
+from seatrial.config.cluster import AMD_MODELS, this_machine
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields, open_fields
 
@@ -91,7 +91,7 @@ def baremetal(choose: Choose, site: Site) -> Draft:
 
 
 def _gpus_of(host: str) -> list[str]:
-    """Return the GPU models of a host; empty without nvidia-smi.
+    """Return the GPU models of a host; those of AMD without nvidia-smi.
 
     Raises LaunchError, MissingError.
     """
@@ -105,8 +105,8 @@ def _gpus_of(host: str) -> list[str]:
     if finished.status == SSH_FAILED:
         raise hosts.no_login(host, finished.errors)
     if finished.status in _NOT_FOUND:
-        return []
-    if finished.status:
+        finished = hosts.run(host, ("cat", AMD_MODELS), _ANSWER_S)  # fails where there is none
+    elif finished.status:
         problem = f"nvidia-smi ended with status {finished.status}"
         raise LaunchError.of("baremetal-host-failed", host=host, problem=problem)
     lines = (line.strip() for line in finished.output.splitlines()[:_MOST_GPUS])

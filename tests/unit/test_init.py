@@ -383,6 +383,16 @@ def test_a_host_without_gpus_has_processors() -> None:
     assert (cluster.hardware.name, cluster.nodes) == ("cpu", 2)
 
 
+def test_a_host_without_nvidia_smi_has_the_gpus_of_amd() -> None:
+    names = "AMD Instinct MI300X OAM\\n" * 8
+    Path("bin/ssh").write_text(
+        f'#!/bin/sh\ncase "$*" in *"gpu-1 cat /sys/"*) printf "{names}"; exit;; esac\nexit 127\n'
+    )
+    Path("bin/ssh").chmod(0o755)
+    cluster, _ = written("--platform", "baremetal", "--host", "gpu-[1-2]", "--yes")
+    assert (cluster.hardware.name, cluster.gpus, cluster.nodes) == ("MI300X", 8, 2)
+
+
 def test_init_asks_slurm_through_its_login_node() -> None:
     answering("ssh", ("sinfo", SINFO))
     cluster, _ = written("--host", "login.example.com", "--yes")

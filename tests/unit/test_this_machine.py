@@ -51,6 +51,16 @@ def test_this_machine_uses_its_gpus_or_two_cpu_ranks(
     assert (cluster.gpus, cluster.slots) == (count, slots)
 
 
+def test_this_machine_uses_the_gpus_of_amd_where_nvidia_smi_is_missing(
+    nvidia_smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        (tmp_path / f"renderD{number}").write_text("AMD Instinct MI300X OAM\n")
+    monkeypatch.setattr("seatrial.config.cluster.AMD_MODELS", f"{tmp_path}/renderD*")
+    cluster = load_cluster(HERE)
+    assert (cluster.hardware.name, cluster.gpus, cluster.slots) == ("MI300X", 2, 2)
+
+
 def test_every_listed_gpu_model_maps_to_catalog_hardware() -> None:
     with (Path(catalog.__file__).parent / "gpu_models.csv").open() as rows:
         models = list(csv.DictReader(rows))
