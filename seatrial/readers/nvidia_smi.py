@@ -153,7 +153,11 @@ _LINK_RATE = lazy(
 )
 # `Link 0: Replay Errors: 0`
 _LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
-NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
+# `NVML: Unable to retrieve NVLink information as all links are inActive`
+_NO_LINK_UP = lazy(r"\s{0,40}(?:NVML: )?Unable to retrieve NVLink .{1,40} inactive", re.IGNORECASE)
+NVLINK_LINE = lazy(
+    rf"\A(?:GPU \d{{1,3}}: (?!OK|FAULTY)|\s+Link \d{{1,3}}: |(?i:{_NO_LINK_UP.pattern}))"
+)
 
 
 def read_query(lines: Lines) -> Report:
@@ -343,6 +347,8 @@ def read_nvlink(lines: Lines) -> Report | None:
             gpu = match[1]
         elif match := _LINK_RATE.match(line):
             rates.setdefault(gpu, {})[match[1]] = match[2] or match[3].lower()
+        elif _NO_LINK_UP.match(line):
+            rates[gpu] = {}
         elif line.lstrip().startswith("Link ") and "Errors" in line:
             has_counters = True
             named, _, _ = line.partition(":")

@@ -50,6 +50,7 @@ Health Monitor Report
 |                  | replays per minute for GPU 0: 13                        |
 +------------------+---------------------------------------------------------+
 """
+NO_LINK_UP = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
 HEALTH_4 = """\
 +---------------------------+----------------------------------------------------------+
 | Health Monitor Report                                                                |
@@ -195,6 +196,10 @@ REPORTS = [
     (FABRIC, "degraded", "tool-gpu-fabric", "fabric health: unhealthy"),
     (NVLINK_STATUS.replace("26.562", "13.281", 1), "degraded", "tool-gpu-nvlink", "GPU 0: link 0 at 13.281 of 26.562"),
     (NVLINK_STATUS.rpartition("\t")[0], "fail", "tool-gpu-nvlink", "GPU 1: 1 links, where others have 2"),
+    (NVLINK_STATUS.replace("\t Link 0: 26.562 GB/s\n\t Link 1: 26.562 GB/s\n", NO_LINK_UP, 1), "fail",
+     "tool-gpu-nvlink", "GPU 0: 0 links, where others have 2"),
+    (NVLINK_STATUS.replace("\t Link 0: 26.562 GB/s\n\t Link 1: 26.562 GB/s\n", NO_LINK_UP), "pass", None,
+     "nvidia-smi nvlink: 1 of 1 without a fault"),
     (P2P_4, "degraded", "tool-gpu-nvlink", "GPU 3: 122.1 GB/s at best"),
     (P2P_4.replace(" 2512.14 387.1 121.0", "").replace("2513.0", "1013.0"), "degraded", None,
      "GPU 3: memory at 1013 GB/s"),
