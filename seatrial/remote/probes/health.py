@@ -92,8 +92,10 @@ def look(gpus, wanted_ports, deadline):
             faults.append("%d of %d GPUs" % (found, gpus))
         else:
             unknown.append("neither nvidia-smi nor amd-smi lists a GPU")
+    # Where no link is up NVLink is not in use, as between PCIe cards without a bridge
+    has_links = any(any(gpu.get("nvlinks") or ()) for gpu in listed)
     for gpu in listed:
-        for problem in of_gpu(gpu):
+        for problem in of_gpu(gpu, has_links):
             faults.append("%s %s" % (gpu["name"], problem))
     addresses = inventory.gpu_addresses(listed)
     if addresses:
@@ -108,10 +110,11 @@ def look(gpus, wanted_ports, deadline):
     return faults, unknown, seen
 
 
-def of_gpu(gpu):
+def of_gpu(gpu, has_links):
     """Yield damage and hardware slowdowns that the GPU itself reports.
 
-    `gpu` is an entry of `inventory.gpu_list`; a missing field is no fault.
+    `gpu` is an entry of `inventory.gpu_list`; a missing field is no fault. `has_links`: some GPU
+    of the node has a link that is up.
     """
     recovery = str(gpu.get("recovery") or "")
     if gpu.get("requires_reset"):
@@ -127,7 +130,7 @@ def of_gpu(gpu):
         if state.lower() not in NOTHING:
             yield "NVLink fabric: " + state[:40]
     links = gpu.get("nvlinks") or []
-    if 0 in links:
+    if has_links and 0 in links:
         kind = "NVLinks" if "rows_failed" in gpu else "XGMI links"  # AMD remaps no rows
         yield "has %d of %d %s down" % (links.count(0), len(links), kind)
     slowdowns = gpu.get("slowdown") or []

@@ -135,7 +135,9 @@ def nvidia_gpus(deadline):
     remapped = {row[0]: row[1:] for row in remappings if len(row) == 3}
     users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline)]
     links = nvlinks(
-        lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None
+        lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), failed=True, most=1024)
+        if gpus
+        else None
     )
     errors = ports.nvlink_errors(left(deadline)) if gpus else {}
     for place, gpu in enumerate(gpus):
@@ -220,6 +222,10 @@ def nvlinks(lines):
     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1b2c...)
              Link 0: 26.562 GB/s
              Link 1: <inactive>
+    GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2d3e...)
+    NVML: Unable to retrieve NVLink information as all links are inActive
+
+    Such a GPU lacks as many links as the others have.
     """
     links: "dict[str, list[float]]" = {}
     uuid = ""
@@ -229,7 +235,10 @@ def nvlinks(lines):
         uuid = gpu[1] if gpu else uuid
         if link and uuid:
             links.setdefault(uuid, []).append(float(link[1] or 0))
-    return links
+        elif "all links are inactive" in line.lower():
+            links[uuid] = []
+    most = max(map(len, links.values()), default=0)
+    return {uuid: rates or [0.0] * most for uuid, rates in links.items()}
 
 
 def yes_or_no(text):

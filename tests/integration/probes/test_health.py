@@ -58,6 +58,35 @@ def test_a_gpu_or_port_that_is_missing_is_a_fault(probes: Path) -> None:
     assert " of 99 ports are active" in line
 
 
+NO_LINK_UP = "NVML: Unable to retrieve NVLink information as all links are inActive"
+UP, DOWN = "\t Link 0: 26.562 GB/s\n\t Link 1: 26.562 GB/s", "\t Link 0: <inactive>"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "faults"),
+    [
+        (UP, NO_LINK_UP, ["gpu-1 has 2 of 2 NVLinks down"]),
+        (UP, DOWN, ["gpu-1 has 1 of 1 NVLinks down"]),
+        (NO_LINK_UP, NO_LINK_UP, []),
+        (DOWN, DOWN, []),
+    ],
+)
+def test_a_gpu_without_links_is_a_fault_where_others_have_some(
+    load: Load, monkeypatch: pytest.MonkeyPatch, first: str, second: str, faults: list[str]
+) -> None:
+    """PCIe cards without a bridge have none."""
+    health = load("health")
+    lines = f"GPU 0: A (UUID: GPU-00000000)\n{first}\nGPU 1: A (UUID: GPU-11111111)\n{second}"
+    links = health.inventory.nvlinks(lines.splitlines())
+    gpus = [
+        {"name": f"gpu-{i}", "pci": "", "rows_failed": False, "nvlinks": links.get(uuid, [])}
+        for i, uuid in enumerate(("GPU-00000000", "GPU-11111111"))
+    ]
+    monkeypatch.setattr(health.inventory, "gpu_list", lambda _: gpus)
+    monkeypatch.setattr(health.inventory, "kernel_log", lambda *_: None)
+    assert health.look(2, 0, 0.0)[0] == faults
+
+
 def test_gpus_of_amd_are_counted_and_their_faults_told(probes: Path, tmp_path: Path) -> None:
     assert check(probes, "slurm", "--gpus", "1", **amd_tools(tmp_path, "rocm-7.1")) == (
         1,
