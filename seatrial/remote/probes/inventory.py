@@ -76,7 +76,10 @@ XID = re.compile(
 EVENT = re.compile(
     "fallen off the bus|RmInitAdapter failed|PCIe Bus Error: severity=Uncorrected "
     r"\(Fatal\)|Uncorrect\w{1,5} \(Fatal\)"
-    r"|AER: can't recover|health compromised|firmware (?:internal|fatal) error",
+    r"|AER: can't recover|health compromised|firmware (?:internal|fatal) error"
+    r"|[1-9]\d* (?:new )?uncorrectable hardware errors? detected in (?!total)"
+    r"|uncorrectable hardware error\(|amdgpu: GPU reset(?:\(\d+\))? (?:begin|failed)"
+    r"|amdgpu: RAS records: ?\d{1,6} exceed threshold|amdgpu: XGMI: .{0,60}?fail",
     re.I,
 )
 PLACE = re.compile(r"(?<![\w:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}", re.I)

@@ -204,6 +204,29 @@ def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType)
     )
 
 
+def test_errors_of_amd_gpus_in_the_kernel_log_are_remarks(inventory: ModuleType) -> None:
+    """No error of another GPU, none that was counted zero times."""
+    texts = (
+        "amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+        "amdgpu 0000:1c:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:1c:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:2c:00.0: amdgpu: GPU reset begin!",
+        "amdgpu 0000:2c:00.0: amdgpu: GPU reset(1) succeeded!",
+        "amdgpu 0000:3c:00.0: amdgpu: GPU reset begin!",
+    )
+    gpus = {"0000:1c:00.0", "0000:2c:00.0"}
+    xids, events = inventory.summed([(1.0, text) for text in texts], gpus)
+    node = read_answer(Inventory, json.dumps({"gpus": [], "xids": xids, "events": events}))
+    assert [(event.pci, event.count) for event in node.events] == [
+        ("0000:1c:00", 1),
+        ("0000:1c:00", 1),
+        ("0000:2c:00", 1),
+    ]
+    text = "\n".join(map(str, driver_errors({"node-1": node})))
+    assert "AMD GPU: uncorrectable hardware error" in text
+    assert "AMD GPU: it hangs" in text
+
+
 def test_an_xid_is_listed_with_its_sub_code() -> None:
     lines = {
         145: (
