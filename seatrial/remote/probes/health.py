@@ -147,7 +147,9 @@ def of_kernel(xids):
     for error in xids:
         kind = error["kind"]
         number = error["number"]
-        is_fatal = kind == "SXid" or number in FATAL_XIDS
+        is_fatal = number in FATAL_XIDS
+        if kind == "SXid":
+            is_fatal = "Non-fatal" not in error.get("text", "")
         if is_fatal and error.get("age_s", 0.0) <= RECENT_S:
             place = str(error["pci"])[:20]
             yield "%s %d at %s" % (kind, number, place)

@@ -167,6 +167,19 @@ def test_old_and_harmless_xids_are_no_faults(load: Load) -> None:
     assert list(load("health").of_kernel(xids)) == ["Xid 79 at 0000:1b:00"]
 
 
+def test_errors_of_an_nvswitch_that_are_not_fatal_are_no_faults(load: Load) -> None:
+    switch = {"kind": "SXid", "pci": "0000:c1:00.0", "age_s": 1.0}
+    egress = (
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 44 egress non-posted"
+    )
+    ltssm = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+    errors = [
+        {**switch, "number": 12028, "text": egress},
+        {**switch, "number": 20034, "text": ltssm},
+    ]
+    assert list(load("health").of_kernel(errors)) == ["SXid 20034 at 0000:c1:00.0"]
+
+
 def test_shipped_hooks_call_the_check_with_its_options() -> None:
     script = (DEPLOYMENTS / "slurm/check.sh").read_text()
     plugin = (DEPLOYMENTS / "kubernetes/node-problem-detector.json").read_text()
