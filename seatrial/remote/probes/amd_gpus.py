@@ -14,12 +14,13 @@ import re
 import time
 from itertools import islice
 
-from facts import first_line, text_of
+from facts import first_line, text_of, which
 from ports import numa_node
 
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
 MAX_STARTS = 20  # most lines that may begin the JSON
 PCI = "/sys/bus/pci/devices/"
+ROCM = ":/opt/rocm/bin"  # packages leave it to the user to add it to PATH
 ROCM_SMI = [
     "--showproductname",
     "--showbus",
@@ -82,6 +83,8 @@ def answered(command, deadline):
     """Return the first JSON document in a tool's output, after any warnings; None if there
     is none.
     """
+    tool, *options = command
+    command = [which(tool, ROCM) or tool, *options]
     output = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
     for start in islice(re.finditer(r"^[\[{]", output or "", re.M), MAX_STARTS):
         try:

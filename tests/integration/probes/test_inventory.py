@@ -300,6 +300,16 @@ def test_gpus_of_amd_are_told_by_amd_smi(probe: Path, tmp_path: Path) -> None:
     assert (first.nvlinks, first.rows_failed) == ([], None), "this release does not tell of links"
 
 
+def test_amd_smi_need_not_be_on_path(
+    inventory: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ROCm's packages put it into a folder of their own."""
+    amd_tools(tmp_path, "rocm-7.1")
+    monkeypatch.setattr(inventory.amd_gpus, "ROCM", f":{tmp_path}")
+    (gpu,) = inventory.amd_gpus.gpu_list(time.monotonic() + 60)
+    assert gpu["model"] == "AMD Instinct MI350X"
+
+
 def test_gpus_of_amd_are_told_by_a_later_amd_smi(probe: Path, tmp_path: Path) -> None:
     """ROCm 7 wraps the list, moves the power limit, and renames the VBIOS."""
     (gpu,) = answer(probe, **amd_tools(tmp_path, "rocm-7.1")).gpus
