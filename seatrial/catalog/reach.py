@@ -123,6 +123,8 @@ def _is_ring_between_nodes(busbw: Measurement, setup: Setup) -> bool:
 
 def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:
     """Return busbw in GB/s (1e9 bytes); None for unknown links or an unpublished collective."""
+    if setup.gpu_link_gb_s is None and setup.slots_per_node > 1:
+        return None  # PCIe between the GPUs of a node may carry less than its NICs
     node_link = setup.node_link_gb_s and setup.node_link_gb_s * (setup.part_of_node or 1.0)
     limit = wire(busbw, replace(setup, node_link_gb_s=node_link))
     share = _share(busbw, setup)

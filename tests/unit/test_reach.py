@@ -165,3 +165,11 @@ def test_model_calls_no_published_measurement_slow() -> None:
         assert row.busbw_gb_s > LOW * modelled > FLOOR * modelled, row
         if row.nodes > 2 or row.collective != "all_reduce":
             assert row.busbw_gb_s < 1.15 * modelled, row
+
+
+def test_gpus_without_links_of_their_own_are_not_held_to_the_nics() -> None:
+    """PCIe carries what a GPU of eight sends; a single GPU sends over its NIC alone."""
+    rtx = with_links(Setup("RTX-PRO-6000", 2, 8, 8, "RoCE-8x400G"))
+    assert verdict_of(40, rtx)[0] is Verdict.PASS
+    one = with_links(Setup("RTX-PRO-6000", 2, 1, 1, "RoCE-1x400G"))
+    assert verdict_of(15, one) == (Verdict.FAIL, "worse-than-model")
