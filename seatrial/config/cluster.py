@@ -41,6 +41,7 @@ from seatrial.text.addresses import legal_network
 
 NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
 THIS_MACHINE = "this-machine"
+AMD_MODELS = "/sys/class/drm/renderD*/device/product_name"  # an APU of AMD has no such file
 DEFAULT_PORT = 222
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
 Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
@@ -63,9 +64,6 @@ def _printable(value: str) -> str:
 
 
 ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_printable)]
-
-
-AMD_MODELS = "/sys/class/drm/renderD*/device/product_name"  # an APU of AMD has no such file
 
 
 def this_machine() -> dict[str, Any]:
