@@ -132,6 +132,7 @@ def _not_expanded(value: str) -> str:
 
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 MpiWord = Annotated[str, AfterValidator(_not_expanded)]
+Network = Annotated[MpiWord, AfterValidator(legal_network)]
 
 
 class Hardware(Strict):
@@ -166,9 +167,7 @@ class Mpi(Strict):
     """Call of mpirun on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
-    interface: Annotated[MpiWord, AfterValidator(legal_network)] | None = Field(
-        None, description="network (CIDR) or interface that MPI uses"
-    )
+    interface: Network | None = Field(None, description="network (CIDR) or interface that MPI uses")
     args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is")
 
 
