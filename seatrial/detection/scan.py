@@ -16,8 +16,9 @@ import numpy as np
 from seatrial.detection.forecast import STARTS
 from seatrial.detection.likelihood import SeriesReadings
 from seatrial.detection.losses import Losses, RunReadings
-from seatrial.detection.noise import AGREEING
+from seatrial.detection.noise import AGREEING, ENOUGH
 from seatrial.detection.readings import Bools, Floats, Ints
+from seatrial.detection.references import MUST_FIND, Reference
 
 # Of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 FALSE_ALARMS = 0.001
@@ -27,6 +28,7 @@ NEAR = 0.3  # share of the limit: a smaller loss is not read again
 # The same of this run alone: one reading in six is so low, and 3 % of losses of 10 % lie above 0.3
 NEAR_NOW = 0.2
 LEAST_LOSS = -math.log(0.98)  # on logs: nobody cares about less, and a loss of 3 % may read 2 %
+LEAST_APART = MUST_FIND / 2  # of eight peers; half of it of sixteen
 WATCHED = 0.5  # the least confidence that is reported
 LEAST_WATCHED = -math.log(0.97)  # on logs: nobody acts on what may be a loss of less than 3 %
 # Independent tests of a series in a run: neighbouring starts share runs and count as three,
@@ -59,7 +61,7 @@ class RunScan:
     """The search for changes in the readings of a run and of those before it.
 
     `quantile` is the loss in standard errors that a healthy series exceeds too seldom to count,
-    `least_loss` (M) the smallest loss that matters.
+    `least_loss` (S, M) the smallest loss that matters.
     """
 
     def __init__(self, run: RunReadings) -> None:
@@ -68,7 +70,7 @@ class RunScan:
         chances = _CHANCES * max(run.count.size, 1)
         false_alarms = FALSE_ALARMS / chances
         self.quantile = NormalDist().inv_cdf(1 - false_alarms)
-        least = np.maximum(self.reference.step, LEAST_LOSS)
+        least = np.maximum(self.reference.step, _least_loss(self.reference))
         self.least_loss: Floats = np.minimum(least, self.reference.cap)
 
     def scan(self) -> Scan:
@@ -86,7 +88,7 @@ class RunScan:
         of_best = best, series
         enough = self._enough(ratio)
         narrower = np.sqrt(2 * enough) / self.quantile
-        narrowed = np.maximum(limit[of_best] * narrower, self.least_loss)
+        narrowed = np.maximum(limit[of_best] * narrower, self.least_loss[of_best])
         is_low = agrees[of_best] & (loss[of_best] > narrowed)
         is_likely = (ratio > enough) & self._is_read(best)
         bad = is_low & is_likely
@@ -180,6 +182,24 @@ class RunScan:
         since = latest_first.cumsum(axis=0)
         series = np.arange(best.size)
         return since[STARTS[best], series] >= AGREEING
+
+
+def _least_loss(reference: Reference) -> Floats:
+    """Return (S, M) the smallest loss that matters, without that of rounding.
+
+    It is larger where only peers tell the level before a start: they differ by some per cent for
+    ever, and few of them may lie close together by chance.
+    """
+    sizes = np.bincount(reference.group)[reference.group]
+    past = reference.past
+    known = past.good & (past.count > 0)
+    of_peers = np.maximum(LEAST_LOSS, LEAST_APART * ENOUGH / sizes)
+    least = np.empty((STARTS.size, sizes.size))
+    for nth, start in enumerate(STARTS.tolist()):
+        runs = max(len(known) - start, 0)
+        before = known[:runs]
+        least[nth] = np.where(before.any(axis=0), LEAST_LOSS, of_peers)
+    return least
 
 
 def _log_odds(share: float) -> float:

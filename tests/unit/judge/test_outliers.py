@@ -286,6 +286,16 @@ def test_loss_of_a_fifth_is_found_on_the_first_night_and_stays_found(seed: int) 
         assert names(run) == {("node", "node-5")}
 
 
+@pytest.mark.parametrize(("nodes", "found"), [(8, False), (64, True)])
+def test_seven_new_nodes_that_are_alike_blame_no_other_for_a_few_percent(
+    nodes: int, found: bool
+) -> None:
+    """New nodes differ by some per cent; few may be alike by chance, many are so for a reason."""
+    fleet = a_fleet(runs=0)
+    fleet.run(of_nodes(nodes, noise=0.002), factor=slow("node-5", by=0.04))
+    assert names(fleet.tonight()) == ({("node", "node-5")} if found else set())
+
+
 def judged(tonight: Floats, *, lost_before: float = 0.0, one_machine: bool = False) -> Outcome:
     """After twelve healthy runs with 1 % noise and six readings; `tonight` (K, M) is on logs.
 
