@@ -53,7 +53,7 @@ def test_a_throttled_node_is_the_suspect(
         f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: "
         in judged.reason.sentence
     )
-    assert "links: node-2 sends 2" in caplog.text
+    assert "MB/s; node-2: sends 2" in caplog.text
 
 
 def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
