@@ -137,7 +137,7 @@ def set_aside(folder: Path) -> None:
 def log_files(folder: Path) -> list[Path]:
     """List the log files in a run's folder, sorted, without links.
 
-    Raises InputError for a folder that cannot be read: its logs would be missing without a word.
+    Raises InputError for a folder that cannot be read, instead of an empty list.
     """
     logs = folder / "logs"
     if logs.is_symlink() or not logs.is_dir():
