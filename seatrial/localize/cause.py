@@ -48,8 +48,8 @@ class Cause:
     on these nodes. `sides` are the groups of nodes that a cut separates.
 
     Causes with the same kind and name blame the same part. They differ in `penetrance`, the
-    probability of slowing a test, and for a rail, leaf or socket in `at_one_end`, which limits them
-    to tests with other nodes or GPUs.
+    probability of slowing a test, and in `at_one_end`, which limits a rail, leaf or socket to tests
+    with other nodes or GPUs, and a link to tests of its nodes in one order.
     """
 
     kind: CauseKind
@@ -110,6 +110,29 @@ def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
         if len(places) > 1:
             across.append(i)
     return Column.of(cause, across)
+
+
+def one_way(
+    observed: Observed, links: Sequence[Column], ends: Mapping[str, tuple[Names, list[int]]]
+) -> Iterator[Column]:
+    """Yield both directions of the links that were tested in both; `ends` are the indices of the
+    tests of each node.
+
+    Their nodes are slow with no others: else a node that is slow in one direction is likelier than
+    each of its links.
+    """
+    tests = observed.tests
+    for link in links:
+        a, b = link.cause.nodes
+        beside = ints(ends[a][1] + ends[b][1])
+        if observed.nodes_of(observed.bad_of(beside)) != {a, b}:
+            continue
+        forth = [i for i in link.tests if tests[i].nodes == (a, b)]
+        back = [i for i in link.tests if tests[i].nodes == (b, a)]
+        if forth and back:
+            for where in (forth, back):
+                cause = replace(link.cause, at_one_end=True)
+                yield Column.of(cause, where)
 
 
 def _log_partitions(nodes: int, sizes: Sequence[int]) -> float:

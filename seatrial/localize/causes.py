@@ -15,6 +15,7 @@ from seatrial.localize.cause import (
     CauseKind,
     Column,
     cut_column,
+    one_way,
     possible_causes,
 )
 from seatrial.localize.gpu_causes import of_gpus, of_rails
@@ -31,12 +32,15 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
     """
     tests = observed.tests
     bad = set(np.flatnonzero(observed.bad).tolist())
+    ends = _nodes(tests)
     links = _links(tests)
-    bad_links = {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}
+    with_bad = {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}
+    bad_links = _of("link", with_bad, len(links))
     candidates = [
-        *_of("node", _nodes(tests)),
+        *_of("node", ends),
         *of_gpus(observed),
-        *_of("link", bad_links, len(links)),
+        *bad_links,
+        *one_way(observed, bad_links, ends),
         *_switches(observed, groups),
         *_of("placement", _placements(tests)),
         *of_rails(observed),

@@ -246,12 +246,15 @@ def _reason(
     without = np.setdiff1d(every, tests)
     partners = observed.nodes_of(hit).difference(cause.nodes)
     side, other = (*sides, (), ())[:2]
+    end = " at one end" if cause.at_one_end else ""
+    if end and cause.kind == "link":
+        end = " from {} to {}, not back".format(*map(printable, observed.tests[hit[0]].nodes))
     return Reason.of(
         _code(cause, dead=not ratio),
         name=printable(cause.name),
         gpus=printable(" ".join(cause.gpus)),
         on=_listed(_without(unsure, cause.nodes)),
-        end=" at one end" if cause.at_one_end else "",
+        end=end,
         slow=len(hit),
         tests=len(tests),
         percent=round(100 * ratio),

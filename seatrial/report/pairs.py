@@ -129,15 +129,17 @@ def _side_of(sides: Sides) -> dict[str, int]:
 def _matrix(
     operation: str, pairs: Pairs, nodes: Sequence[str], blamed: frozenset[str], sides: Sides
 ) -> PairMatrix:
-    """Return the matrix of an operation; a line per node and in it a cell per node, so that each
-    pair is there twice.
+    """Return the matrix of an operation; a line per node and in it a cell per node.
+
+    A pair is there twice: each time with its tests in that order if there are any, else with all.
     """
     lines = []
     for first in nodes:
         cells = []
         for second in nodes:
             tests = pairs.get(frozenset((first, second)), ())
-            cells.append(_cell(tests))
+            in_order = [test for test in tests if tuple(test["nodes"]) == (first, second)]
+            cells.append(_cell(in_order or tests))
         lines.append(tuple(cells))
     tested = set[str]().union(*pairs)
     side_of = _side_of(sides)

@@ -1,7 +1,7 @@
 """Levels, the next test, and a posterior that can be worked out by hand."""
 
 import math
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from random import Random
 from types import SimpleNamespace
 from typing import cast
@@ -14,10 +14,12 @@ from seatrial.localize.cause import Cause
 from seatrial.localize.causes import columns
 from seatrial.localize.findings import shown_first
 from seatrial.localize.level import fast_level
+from seatrial.localize.localization import tests_of
 from seatrial.localize.next_test import affects
 from seatrial.localize.observations import Comparison
 from seatrial.localize.posterior import Posterior
 from seatrial.model.verdict import Verdict
+from seatrial.report.pairs import pair_matrices
 
 
 def pair(a: str, b: str, busbw: float, **more: object) -> GroupTest:
@@ -160,6 +162,27 @@ def test_a_single_slow_test_names_no_part() -> None:
     localization = localize([*tests, pair("a", "x", 1)])
     assert localization.suspects == ()
     assert localization.next_test == NextTest(("a", "x"))
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_a_link_that_is_slow_in_one_direction_is_named_with_it(repeats: int) -> None:
+    tests = [
+        pair(a, b, 20 if (a, b) == ("e", "b") else 40)
+        for a, b in [*permutations("abcdef", 2)] * repeats
+    ]
+    localization = localize(tests)
+    (finding,) = localization.findings
+    assert finding.named
+    assert finding.title == "link b--e"
+    assert f"slow in {repeats} of {repeats} tests of the two from e to b" in str(finding.reason)
+    (matrix,) = pair_matrices({**localization.to_dict(), "tests": tests_of(localization)})
+    assert matrix.nodes[:2] == ("b", "e")
+    assert [matrix.lines[0][1].text, matrix.lines[1][0].text] == ["100 %", "50 %"]
+
+
+def test_a_node_that_is_slow_in_one_direction_is_named_and_not_its_links() -> None:
+    tests = [pair(a, b, 20 if a == "e" else 40) for a, b in [*permutations("abcdef", 2)] * 3]
+    assert [finding.title for finding in localize(tests).findings] == ["node e"]
 
 
 def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
