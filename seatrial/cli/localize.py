@@ -85,7 +85,8 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
     if not tests:
         raise NothingFoundError(
             "LOGS have no test of nodes: neither nccl-tests output with its devices "
-            "(`# Using devices`), nor a table with node_a, node_b, gb_s"
+            "(`# Using devices`), nor bandwidths of perftest (latencies depend on the path, and "
+            "are not compared), nor a table with node_a, node_b, gb_s"
         )
     return tests
 

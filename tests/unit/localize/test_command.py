@@ -190,3 +190,15 @@ def test_one_file_with_many_tests_names_the_slow_node(
     answer = json.loads(capsys.readouterr().out)
     assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[2])]
     assert "7 of 7 tests" in answer["reason"]
+
+
+def test_latencies_of_perftest_are_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "n1--n2.log"
+    log.write_text(
+        " Send Latency Test\n #bytes #iterations t_min[usec] t_max[usec] t_typical[usec]\n"
+        " 2 1000 1.02 4.81 1.05\n"
+    )
+    assert command("localize", str(log)) == 2
+    assert "bandwidths of perftest (latencies depend on the path" in capsys.readouterr().err
