@@ -94,6 +94,28 @@ slurmstepd: error: *** STEP 12.0 ON node-3 CANCELLED AT 2025-01-02T03:04:05 ***
 """
 
 OTHER_VERSIONS = r"""
+log-disk-errors | -
+[ 7743.3] EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455: inode #2: comm sh: reading directory lblock 0
+log-disk-errors | -
+[ 7743.3] nvme nvme0: I/O tag 123 (307b) opcode 0x2 (I/O Cmd) QID 4 timeout, aborting req_op:READ(0) size:4096
+log-disk-errors | -
+[ 7743.3] nvme nvme1: Disabling device after reset failure: -19
+log-disk-errors | -
+[ 7743.3] nvme0n1: I/O Cmd(0x2) @ LBA 3907028992, 8 blocks, I/O Error (sct 0x2 / sc 0x81) MORE DNR
+log-disk-errors | -
+[ 7743.3] critical medium error, dev nvme0n1, sector 123456 op 0x0:(READ) flags 0x80700 phys_seg 4
+log-disk-errors | -
+[ 7743.3] Buffer I/O error on dev nvme0n1p1, logical block 1234, lost async page write
+log-disk-errors | -
+[ 7743.3] XFS (md0): log I/O error -5
+log-disk-errors | -
+[ 7743.3] md/raid1:md0: Disk failure on nvme1n1, disabling device.
+log-hot | -
+[ 7743.3] thermal thermal_zone0: critical temperature reached (105 C), shutting down
+log-hung-task | -
+[ 7743.3] rcu: INFO: rcu_sched self-detected stall on CPU
+log-gpu-memory | -
+***:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
 log-gpu-off-bus | -
 NVRM: GPU at PCI:0000:1b:00: GPU-1b2c has fallen off the bus.
 log-gpu-off-bus | -

@@ -47,6 +47,30 @@ def test_lines_that_only_quote_an_error_name_no_fatal_cause(line: str) -> None:
     assert all(not finding.fatal or finding.unknown for finding in classify([line]))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mlx5_core 0000:75:00.0: 126.0 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x16 "
+        "link at 0000:70:01.0 (capable of 252.0 Gb/s with 16.0 GT/s PCIe x16 link)",
+        "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1",
+        "Buffer I/O error on dev sr0, logical block 0, async page read",
+    ],
+)
+def test_a_slower_slot_and_a_drive_without_a_disk_are_no_findings(line: str) -> None:
+    assert classify([f"[   22.3] {line}"]) == []
+
+
+def test_a_nic_on_fewer_pcie_lanes_is_a_note_with_its_address() -> None:
+    (finding,) = classify(
+        [
+            "[   22.3] mlx5_core 0000:75:00.0: 126.0 Gb/s available PCIe bandwidth, limited by 16.0 GT/s "
+            "PCIe x8 link at 0000:70:01.0 (capable of 252.0 Gb/s with 16.0 GT/s PCIe x16 link)"
+        ]
+    )
+    assert (finding.code, finding.severity) == ("log-pcie-narrow", "note")
+    assert finding.cause == "PCIe lanes are missing (0000:75:00.0)"
+
+
 def test_fatal_warning_is_listed_beside_a_note_with_the_same_code() -> None:
     of_class = "a:1:2 [0] net_ib.cc:1 NCCL WARN {}"
     lines = map(
