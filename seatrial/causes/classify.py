@@ -38,10 +38,10 @@ _MAX_MESSAGE = 1000  # characters of a message of NCCL
 _RULE = lazy(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
-# A short number before a colon is part of a time
+# A short number before a colon is part of a time; of a log whose names were taken out, none is left
 _HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"
 _NCCL = lazy(
-    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
+    rf"(?:{_HOST})?:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\A(?!.{0,200}:\d{1,9}:\d{1,9} \[-?\d).{0,120}?"
     r"(?=(?<!\S)[\w./*()]{1,200}:\d{1,6} (?:\(\w{1,60}\) )?NCCL WARN )"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"

@@ -114,8 +114,8 @@ log-hot | -
 [ 7743.3] thermal thermal_zone0: critical temperature reached (105 C), shutting down
 log-hung-task | -
 [ 7743.3] rcu: INFO: rcu_sched self-detected stall on CPU
-log-gpu-memory | -
-***:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
+log-nccl-proxy | -
+***:4242:4250 [5] proxy.cc:1119 NCCL WARN [Proxy Service 1] Failed to execute operation Connect from rank 1, retcode 6
 log-gpu-off-bus | -
 NVRM: GPU at PCI:0000:1b:00: GPU-1b2c has fallen off the bus.
 log-gpu-off-bus | -
