@@ -114,6 +114,8 @@ log-hot | -
 [ 7743.3] thermal thermal_zone0: critical temperature reached (105 C), shutting down
 log-hung-task | -
 [ 7743.3] rcu: INFO: rcu_sched self-detected stall on CPU
+log-efa-unreachable | i-0ce6d
+libfabric:4:8::efa:cq:x():7<warn> message: Invalid address My EFA addr: a Peer EFA addr: b Peer host id: i-0ce6d (7)
 log-nccl-proxy | -
 ***:4242:4250 [5] proxy.cc:1119 NCCL WARN [Proxy Service 1] Failed to execute operation Connect from rank 1, retcode 6
 log-gpu-off-bus | -
