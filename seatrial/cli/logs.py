@@ -194,11 +194,12 @@ def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
             read.append(_log(file, name))
         except NothingFoundError as error:
             nothing = error
-            if is_listed and Path(file).suffix != ".log":
+            if is_listed and ".log" not in Path(file).suffixes:
                 not_judged.append(Path(file).name)
             else:
                 read.append(Log(name, (), why=error.reason if error.reason.code else None))
-    if nothing and not any(log.parts or log.why for log in read):
+    known = (log.parts or (log.why and log.why.code != "log-compressed") for log in read)
+    if nothing and not any(known):
         raise nothing
     return read, not_judged
 

@@ -269,7 +269,7 @@ def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
         with Path(path).open("rb") as raw:
             start = raw.peek(5)
             if start.startswith(_COMPRESSED):
-                raise NothingFoundError(f"{path} is compressed; decompress it first")
+                raise NothingFoundError.of("log-compressed", path=path)
             # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice
             # for it.
             encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

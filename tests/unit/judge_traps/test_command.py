@@ -271,6 +271,10 @@ def test_a_compressed_log_is_said_to_be_compressed(
     (tmp_path / "other.log").write_text(log_text(HEALTHY))
     command("judge", str(tmp_path))
     assert "all_reduce.log.gz" in capsys.readouterr().out
+    assert command("judge", str(packed), str(tmp_path / "other.log")) == 3
+    out = capsys.readouterr().out
+    assert f"inconclusive: all_reduce.log: {packed} is compressed; decompress it first" in out
+    assert "seatrial explain log-compressed" in out
 
 
 def test_what_is_legal_names_no_format_of_rccl_tests_that_is_not_read(
