@@ -62,7 +62,7 @@ def clean(raw: str) -> LogLine:
     """
     text = raw[:MAX_LINE].rstrip("\r\n")
     if not text.isprintable():
-        text = _CONTROL.sub("", _ANSI.sub("", text))
+        text = _CONTROL.sub("", _ANSI.sub("", text)).replace("\xa0", " ")  # of web pages
     if "</" in text:
         text = _HTML.sub("", text)
     if " WARN " in text and " NCCL " not in text:

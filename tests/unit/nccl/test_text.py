@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.causes.table import CAUSES
+from seatrial.nccl import parse_text
 from seatrial.text.wrapping import LogLine, Words, any_of, cells, clean, unwrapped
 
 ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5      0"
@@ -126,3 +127,11 @@ def test_every_cause_has_a_nonempty_lowercase_search_text() -> None:
 
 def test_each_cause_has_a_sentence_and_a_next_step() -> None:
     assert [cause.code for cause in CAUSES if not (cause.cause and cause.next_step)] == []
+
+
+def test_devices_are_read_where_a_web_page_made_blanks_unbreakable() -> None:
+    line = "#  Rank  0 Group  0 Pid 1 on gpu-1 device  0 [0x1b] NVIDIA H100 80GB HBM3"
+    (sweep,) = parse_text(f"# Using devices\n{line.replace('  ', chr(0xA0) + ' ')}\n")
+    assert [(device.host, device.name) for device in sweep.devices] == [
+        ("gpu-1", "NVIDIA H100 80GB HBM3")
+    ]
