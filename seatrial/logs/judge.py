@@ -160,7 +160,11 @@ def _judged_tool(check: Check, hardware: str) -> Check:
 
 
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
-    """Yield the parts of a log under its name, with a number if it has several."""
+    """Yield the parts of a log under its name, with a number if it has several.
+
+    Where programs ran on one node each, the number does not say which: the node is named, too.
+    A log in which nothing was read yields one inconclusive check.
+    """
     if not log.parts and not log.hosts:
         yield Check(
             name=log.name, verdict=Verdict.INCONCLUSIVE, reason=log.why or Reason.of("log-empty")
@@ -171,6 +175,7 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
         # Wrong results and named causes count, whichever program they are of
         kept = [sweep for sweep in log.sweeps if sweep.outcome == "failed" or sweep.findings]
         parts = (*kept, *log.checks)
+    hosts = frozenset[str]().union(*(sweep.hosts for sweep in log.sweeps))
     for place, part in enumerate(parts, start=1):
         name = log.name
         if len(parts) > 1:
@@ -178,6 +183,8 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
         if isinstance(part, Check):
             yield replace(part, name=name)
             continue
+        if len(part.hosts) == 1 < len(hosts):
+            name += f" on {min(part.hosts)}"
         for suffix, sweep in by_kind(part):
             yield Arm(f"{name}{suffix}", sweep)
 

@@ -260,6 +260,21 @@ def test_the_worst_log_decides_and_every_judgement_names_its_log() -> None:
     }
 
 
+def test_programs_that_each_ran_on_one_node_are_named_by_their_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = {"node-a": HEALTHY, "node-b": [value / 2.5 for value in HEALTHY]}
+    lines = [
+        f"{label}: {line.replace('node-0', node)}"
+        for label, (node, busbw) in enumerate(rates.items())
+        for line in log_text(busbw).splitlines()
+    ]
+    file = tmp_path / "each.log"
+    file.write_text("\n".join(lines) + "\n")
+    assert command("judge", str(file), "--hardware", "H100", "--nodes", "1") == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("fail: each#2 on node-b: ")
+
+
 def test_a_compressed_log_is_said_to_be_compressed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
