@@ -20,7 +20,7 @@ from seatrial.alerts.alert import SCHEMA, Alert, digest, event, full_text, subje
 from seatrial.alerts.settings import APPRISE, URLLIB3, AlertSettings, SlackSettings, muted, secret
 from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Receipt
-from seatrial.model.errors import classed
+from seatrial.model.errors import described
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.sinks import Delivery, Files, Sink, full_receipt
@@ -174,7 +174,7 @@ class AppriseSink:
                 ):
                     return None
             except Exception as error:
-                messages.append(classed(error))
+                messages.append(described(error))
         return self.scrub(" ".join(dict.fromkeys(messages)) or "apprise did not say why")
 
     def _service(self) -> Any:

@@ -17,7 +17,7 @@ from seatrial.alerts.alert import Alert, Mentions, mentions_for
 from seatrial.alerts.settings import SlackSettings
 from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
-from seatrial.model.errors import classed
+from seatrial.model.errors import described
 from seatrial.model.result import RunResult
 from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
 from seatrial.text.redact import Clean
@@ -102,7 +102,7 @@ def explain(error: Exception) -> str:
         return f"Slack did not answer within {TIMEOUT_S} s; {_NETWORK}"
     if isinstance(error, OSError):
         return f"Slack cannot be reached ({reason}); {_NETWORK}"
-    return classed(error)
+    return described(error)
 
 
 def error_code(answered: object, status: int | None) -> str:

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
-from seatrial.history.incident import Receipt
-from seatrial.tasks.sinks import TOO_LARGE, Delivery
+from seatrial.history.incident import Receipt, advance, outcome_of
+from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files
 from seatrial.tasks.sinks.bounded import BoundedSink
 from seatrial.tasks.sinks.configured import AppriseSink, WebhookSink
-from seatrial.tasks.sinks.slack import SlackWebhookSink
+from seatrial.tasks.sinks.slack import SlackSink, SlackWebhookSink
 from tests import nights
 from tests.integration.alerts.conftest import no_proxy
 from tests.integration.loopback import web_server
+from tests.slack_server import TOKEN, limited, slack_server
 
 SCRUB = AlertSettings().scrub
 SINKS: dict[str, Callable[[str], Any]] = {
@@ -89,6 +91,25 @@ def test_a_receiver_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.Mo
         delivery = digest(BoundedSink(SINKS["webhook"](url), limit_s=3))
         over.set()
     assert delivery == Delivery(Receipt(), "not delivered within 3 s", failed=True)
+
+
+def test_message_that_slack_has_is_not_sent_again_when_its_files_take_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_proxy(monkeypatch)
+    run = nights.bad(1)
+    (incident,) = advance([], run.cluster, run.suite, outcome_of(run), ["slack #alerts"])
+    with slack_server() as slack:
+        slack.plan("files.getUploadURLExternal", limited("30"))
+        sink = SlackSink(SecretStr(TOKEN), "alerts", f"{slack.url}/api", {}, SCRUB)
+        delivery = BoundedSink(sink, limit_s=4).send(
+            Alert(incident, run), Receipt(), Files(report=b"the report")
+        )
+        (message,) = slack.posted
+    place = {"channel": message.channel, "ts": message.ts}
+    assert delivery == Delivery(
+        Receipt(1, place), "sent to #alerts; files not attached: not delivered within 4 s"
+    )
 
 
 def test_delivered_digest_returns_its_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
