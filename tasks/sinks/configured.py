@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -132,22 +133,27 @@ class AppriseSink:
         news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
+        notified = partial(
+            self._notified, full_text(alert, news), subject(alert), _kind(alert), _thread(alert)
+        )
+        summary = "sent"
         with _attached(files) as attached:
-            problem = self._notified(
-                full_text(alert, news), subject(alert), _kind(alert), attached, _thread(alert)
-            )
+            problem = notified(attached)
+        if problem and attached:  # they may be what is refused: many mail servers take 10 MB
+            summary = f"sent without the curve and the report: {problem}"
+            problem = notified([])
         return (
             Delivery(receipt, problem, failed=True)
             if problem
-            else Delivery(full_receipt(alert, {}), "sent")
+            else Delivery(full_receipt(alert, {}), summary)
         )
 
     def digest(self, result: RunResult) -> Delivery:
-        problem = self._notified(digest(result), "seatrial", "info", [], None)
+        problem = self._notified(digest(result), "seatrial", "info", None, [])
         return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _notified(
-        self, body: str, title: str, kind: str, attached: list[str], thread: str | None
+        self, body: str, title: str, kind: str, thread: str | None, attached: list[str]
     ) -> str | None:
         """Send a message; return the problem, or None if it was accepted."""
         import apprise

@@ -40,11 +40,14 @@ class Mailbox:
 
     letters: list[Any] = field(default_factory=list)
     refuse: str = ""
+    most_bytes: int = 1 << 20
 
     async def handle_DATA(self, _server: object, _session: object, envelope: Envelope) -> str:
         if self.refuse:
             return self.refuse
         assert isinstance(envelope.content, bytes)
+        if len(envelope.content) > self.most_bytes:
+            return "552 5.3.4 message is too large"
         self.letters.append(message_from_bytes(envelope.content, policy=default))
         return "250 OK"
 
@@ -146,6 +149,21 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
     assert box.letters[0]["subject"].startswith(
         "seatrial: h100-east fails (2 runs): node-5 (97 % sure)"
     )
+
+
+def test_a_mail_that_is_too_large_is_sent_without_the_report(
+    mail: tuple[Mailbox, AlertSettings], store: Store, tmp_path: Path
+) -> None:
+    box, settings = mail
+    box.most_bytes = 10_000
+    (tmp_path / "report.html").write_text("the report" * 1000)
+    notified = notify(nights.bad(1), CLUSTER, store, settings, tmp_path / "report.html")
+    assert not notified.failed, notified.summary
+    assert "sent without the curve and the report: " in notified.summary
+    assert "message is too large" in notified.summary
+    (letter,) = box.letters
+    assert "node-5 (10.20.0.16), 97 % sure" in body(letter)
+    assert [*letter.iter_attachments()] == []
 
 
 def test_an_unreachable_mail_server_is_reported(store: Store) -> None:
