@@ -127,6 +127,26 @@ def test_workload_is_passed_to_the_probe_and_recorded_as_conditions(
             {"steps": 50, "warmup_steps": 50},
             "warmup_steps is 50, which leaves none of 50 steps to time",
         ),
+        *(
+            ({"model": "llama", field: value}, f"{field} is not for llama debug")
+            for field, value in {
+                "image_size": 64,
+                "workers": 2,
+                "download": True,
+                "data_dir": "/data",
+                "inference_steps": 5,
+                "min_loss_drop": 0.5,
+            }.items()
+        ),
+        ({"image_size": 64}, "image_size is not for tiny"),
+        (
+            {"command": ["python", "train.py"], "log": "json", "warmup_steps": 5},
+            "warmup_steps is not for your own json training",
+        ),
+        (
+            {"model": "llama", "checkpoint_every": 50},
+            "checkpoints need checkpoint_dir; without it none is written",
+        ),
     ],
 )
 def test_inconsistent_training_section_is_refused(section: dict[str, Any], message: str) -> None:

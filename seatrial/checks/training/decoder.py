@@ -143,6 +143,8 @@ class DecoderOptions(Strict):
         """Return why the options do not fit together; None if they do."""
         if self.interrupt and not self.checkpoint_dir:
             return "interrupt needs checkpoint_dir, from which the training goes on"
+        if (self.checkpoint_every or self.checkpoint_async) and not self.checkpoint_dir:
+            return "checkpoints need checkpoint_dir; without it none is written"
         if self.interrupt and not self.checkpoint_every:
             return "interrupt needs checkpoint_every, or every step before it is lost"
         return None

@@ -48,6 +48,8 @@ _LLAMA_OPTIONS = (
     "checkpoint_every",
     "checkpoint_async",
 )
+_OF_IMAGES = frozenset({"data_dir", "download", "image_size", "workers"})
+_OF_COMMANDS = frozenset({"command", "log", "steps", "gpu", "all_reduce_rounds", "timeout_s"})
 _RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
 _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence", "size", "hang_s")
 _LLAMA_PARAMETERS = {
@@ -177,7 +179,7 @@ class Workload(DecoderOptions):
         )
         if model != "llama" and only_llamas:
             raise ValueError(f"{next(iter(only_llamas))} is for model: llama; model is {model}")
-        problem = self.decoder_problem()
+        problem = self._ignored() or self.decoder_problem()
         if problem:
             raise ValueError(problem)
         if self.warmup_steps >= self.steps:
@@ -186,6 +188,20 @@ class Workload(DecoderOptions):
                 "steps to time"
             )
         return self
+
+    def _ignored(self) -> str | None:
+        """Return which of the fields that are set this training does not read; None if it reads
+        all.
+        """
+        unused = set(_OF_IMAGES)
+        if self.model.startswith("resnet"):
+            unused = set()
+        if self.model == "llama":
+            unused |= {"inference_steps", "min_loss_drop"}
+        if self.command:
+            unused = set(type(self).model_fields) - _OF_COMMANDS
+        ignored = self.model_dump(include=unused, exclude_defaults=True)
+        return f"{next(iter(ignored))} is not for {self.name}" if ignored else None
 
     @property
     def name(self) -> str:
