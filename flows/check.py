@@ -37,9 +37,10 @@ from seatrial.flows.serving.ui import (
     show_verdict,
     state_of,
 )
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import RunResult, now
 from seatrial.platforms import state as states
+from seatrial.runs.login import holds
 from seatrial.runs.progress import log
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
@@ -193,6 +194,10 @@ def _run(cluster: Cluster, suite: Suite, out: str | None) -> Run:
     scheduled = current.scheduled_start_time or now()
     run_id = run_id_of(UUID(current.id), scheduled)
     requested = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
+    if out and holds(out, requested.name):
+        raise InputError(
+            f"out {out}: is the folder of the run of that id, which would be lost; give another"
+        )
     folder = writable(requested.absolute(), "out")
     set_aside(folder)  # an earlier run's verdict must not pass for this one's
     return Run(run_id, cluster, suite, folder, day=scheduled.toordinal())

@@ -80,7 +80,7 @@ def run_by_hand(
         if not isinstance(outcome, RunResult):
             console.quiet = False
             sentence = secrets_of(loaded).out_of_line(outcome.reason.sentence)
-            console.print(sentence, markup=False, highlight=False)
+            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
             return outcome.exit_status
     if junit:
         junit.write_text(junit_xml(outcome), encoding="utf-8")

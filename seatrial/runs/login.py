@@ -35,7 +35,7 @@ def find_run(run: str) -> Path:
         row = store.run(run)
     if row is None:
         raise _unknown(run)
-    if not _is_still_in(row.out, run):
+    if not holds(row.out, run):
         raise InputError(
             f"RUN {run}: its folder {row.out} has it no more; give the folder it is in now"
         )
@@ -50,7 +50,7 @@ def run_of(run: str) -> "RunResult":
 
     with open_store() as store:
         row = store.run(run)
-        if row and _is_still_in(row.out, run):
+        if row and holds(row.out, run):
             return load_result(Path(row.out))
         stored = store.result(run)
     if stored is None:
@@ -81,8 +81,8 @@ def _path(run: str) -> Path | None:
         return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
 
 
-def _is_still_in(out: str, run_id: str) -> bool:
-    """Return whether the folder still holds that run."""
+def holds(out: str, run_id: str) -> bool:
+    """Return whether the folder `out` holds that run, and not another one or none."""
     try:
         return (Path(out) / "run.json").exists() and load_result(Path(out)).run_id == run_id
     except InputError as error:

@@ -1,5 +1,6 @@
 """What a site runs: schedules, deployments, the form, the alarm. No server here."""
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -36,6 +37,7 @@ from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import uncoded
 from seatrial.model.verdict import Verdict
+from seatrial.runs.login import holds
 from seatrial.tasks.notify import _history, watch
 from seatrial.tasks.sinks import Delivery, Files, full_receipt
 from seatrial.tasks.sinks.bounded import BoundedSink
@@ -52,6 +54,20 @@ def cluster(tmp_path: Path) -> str:
     path = tmp_path / "trial.yaml"
     path.write_text("nodes: 2\nplatform: {kind: local}\n")
     return str(path)
+
+
+def test_folder_of_a_run_that_is_found_by_its_id_is_not_used_for_another(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", str(uuid4()))
+    earlier = healthy_local()
+    folder = tmp_path / "runs" / earlier.run_id
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps(earlier.to_dict()))
+    state = check.fn(cluster, out=str(folder))
+    assert state.is_crashed()
+    assert "is the folder of the run of that id, which would be lost" in str(state.message)
+    assert holds(str(folder), earlier.run_id)
 
 
 @pytest.mark.parametrize(
