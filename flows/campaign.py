@@ -85,7 +85,7 @@ def run_campaign(
         loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
         stopped = loop.run()
         result = publish(_concluded(run, loop, stopped, store))
-        if loop.state.is_over:
+        if loop.is_over:
             keep(replace(loop.state, ended=True))
     return result
 

@@ -78,6 +78,11 @@ class Loop:
             tries += 1
         return None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over, or too few nodes are left to go on."""
+        return self.state.is_over or self._cluster() is None
+
     def _cluster(self) -> Cluster | None:
         """Return the cluster of the remaining nodes; None if there are too few.
 

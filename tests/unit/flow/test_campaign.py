@@ -225,3 +225,16 @@ def test_campaign_that_gets_no_nodes_retries_and_stays_resumable(chain: Chain) -
         "campaign-stuck",
     )
     assert not soak.state.ended
+
+
+def test_campaign_with_too_few_nodes_begins_again_once_they_are_repaired(chain: Chain) -> None:
+    def refuse(nth: int) -> None:
+        chain.platform.nodes["node-1"].refuses = 2 <= nth <= 3
+        chain.platform.nodes["node-2"].refuses = nth == 3
+
+    soak = Soak(chain, refuse)
+    result = soak.run(minutes=4)
+    assert result.checks[0].reason.code == "campaign-too-few-nodes"
+    assert len(soak.phases) == 3
+    assert soak.run(minutes=4).checks[0].reason.code == "campaign-passed"
+    assert len(soak.phases) == 7
