@@ -77,15 +77,9 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
 
     Of the last good run, the curves of busbw are read as well as the headline numbers.
     """
-    rows = [
-        row
-        for row in store.runs(result.cluster, 500)  # many, since other suites run on it too
-        if row.suite == result.suite
-        and row.run_id != result.run_id
-        and row.started < result.started
-    ]
-    last_good = next((row for row in rows if row.passed), None)
-    shown = tuple(reversed(rows[:RUNS_SHOWN]))
+    which = (result.cluster, result.suite, result.started)
+    last_good = next(iter(store.runs_before(*which, 1, Verdict.PASS)), None)
+    shown = tuple(reversed(store.runs_before(*which, RUNS_SHOWN)))
     if not shown:
         return NO_PAST
     requested = headlines(result)

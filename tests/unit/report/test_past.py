@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,17 @@ def test_each_headline_number_of_the_cluster_appears_once() -> None:
     )
 
 
+def test_last_good_run_is_found_behind_hundreds_of_runs_of_other_suites(store: Store) -> None:
+    _save(store, 1)
+    for night in range(500):
+        start = RESULT.started - timedelta(minutes=501 - night)
+        other = replace(RESULT, run_id=f"other-{night}", suite="qualify", started=start, checks=())
+        store.save(other, Path())
+    past = past_of(RESULT, store)
+    assert past.last_good
+    assert [run.run_id for run in past.runs] == [past.last_good.run_id]
+
+
 def test_a_change_of_software_is_shown_at_its_run(store: Store) -> None:
     _save(store, 1)
     store.save(
@@ -103,7 +115,7 @@ def test_a_failing_store_is_reported(
     store: Store, tmp_path: Path, error: Exception, reason: str
 ) -> None:
     class Broken(Store):
-        def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
+        def runs_before(self, *_: Any) -> list[RunRow]:
             raise error
 
     context = context_of(RESULT, tmp_path, Broken(store._engine))
