@@ -9,7 +9,7 @@ from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import explained, knowledge_of
 from seatrial.model.result import RunResult, merge_suspects
 from seatrial.model.setup import Setup
-from seatrial.text.headline import conclude, next_steps, since
+from seatrial.text.headline import EARLIER_RUNS, conclude, next_steps, since
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -34,7 +34,7 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     judged = explained(assessed.checks, knowledge.setup)
     verdict, reason = conclude(judged, nodes)
     suspects = merge_suspects(judged)
-    earlier = store.runs_before(run.cluster, run.suite, run.started, 500)
+    earlier = store.runs_before(run.cluster, run.suite, run.started, EARLIER_RUNS)
     known = since(verdict, run.started, run.run_id, earlier)
     result = replace(
         run, verdict=verdict, reason=reason, checks=judged, suspects=suspects, since=known

@@ -31,7 +31,14 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.minutes import Minutes
 from seatrial.runs.progress import step
-from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_steps, since
+from seatrial.text.headline import (
+    EARLIER_RUNS,
+    NO_HISTORY,
+    EarlierRun,
+    conclude,
+    next_steps,
+    since,
+)
 from seatrial.text.redact import Clean, Secrets
 
 if TYPE_CHECKING:
@@ -260,7 +267,7 @@ class RunState:
         try:
             self.later = store.count_after(self.run.cluster.name, self.run.suite.name, self.started)
             self.earlier = store.runs_before(
-                self.run.cluster.name, self.run.suite.name, self.started, 500
+                self.run.cluster.name, self.run.suite.name, self.started, EARLIER_RUNS
             )
         except SeatrialError as error:
             log.warning("history: %s", error)

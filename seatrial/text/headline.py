@@ -29,6 +29,7 @@ from seatrial.text import words
 from seatrial.text.hostlist import host_list
 
 NO_NODE = "no single node explains it"
+EARLIER_RUNS = 500  # at most so many are read for the line `since`
 NO_HISTORY = "since: not known, without a history of runs"
 MAX_STEPS = 5  # lines; run.json has the others
 _NOT_TRIED = "prerequisite-failed"
@@ -235,7 +236,7 @@ def since(
     at = started
     first = run_id
     number = 1
-    then = "never different before"
+    then = "or longer" if len(earlier) == EARLIER_RUNS else "never different before"
     for run in earlier:
         if run.verdict.exit_status == verdict.exit_status:
             at = run.started

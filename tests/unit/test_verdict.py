@@ -167,6 +167,7 @@ def test_other_problems_are_summarised_in_the_reason() -> None:
         (FAIL, "p", "since 14 Mar 2026 02:00 UTC (run now), passed before"),
         (DEGRADED, "fiffp", "since 10 Mar 2026 02:00 UTC (run r4, 4 runs), passed before"),
         (FAIL, "ff", "since 12 Mar 2026 02:00 UTC (run r2, 3 runs), never different before"),
+        (FAIL, "f" * 500, "since 30 Oct 2024 02:00 UTC (run r500, 501 runs), or longer"),
         (PASS, "ppf", "since 12 Mar 2026 02:00 UTC (run r2, 3 runs), fail before"),
         (INCONCLUSIVE, "ip", "since 13 Mar 2026 02:00 UTC (run r1, 2 runs), passed before"),
     ],
