@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from seatrial.text.lazy_pattern import lazy
 
 _NUMBER = r"(-?(?:nan|inf(?:inity)?|\d[\d,]{0,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?))\b"
-_IS = r"['\"]?\s{0,4}[:=]\s{0,20}"
+_IS = r"['\"]?\s{0,4}[:=]\s{0,20}['\"]?"  # JSON has NaN as a text
 
 LINE = lazy(
     r"\A(?:.{0,300}?(?:\biteration\s{1,20}\d{1,12}/\s{0,20}\d{1,12}\b"  # Megatron-LM, NeMo
@@ -22,7 +22,7 @@ LINE = lazy(
     # Progress bars: Composer, Lightning
     r"|\b(?:reduced_train_)?loss(?:/\w{1,40}){0,3}=-?(?:\d|nan|inf)"
     r"|\{['\"](?:train_)?loss['\"]: )"  # Hugging Face
-    r"|\s{0,40}\{.{0,300}?\"(?:train_|lm_)?loss\": ?-?(?:\d|nan|inf|null))",  # lines of JSON
+    r"|\s{0,40}\{.{0,300}?\"(?:train_|lm_)?loss\": ?\"?-?(?:\d|nan|inf|null))",  # lines of JSON
     re.IGNORECASE,
 )
 _STEP = lazy(
@@ -52,6 +52,8 @@ _TOKENS = lazy(
     re.IGNORECASE,
 )
 _SAMPLES = lazy(rf"\bsamples(?: per second|/sec|_per_second){_IS}{_NUMBER}", re.IGNORECASE)
+# Where Megatron-LM prints no loss: those of steps that it skipped
+_NAN = lazy(rf"\bnumber of nan iterations{_IS}{_NUMBER}")
 _SKIPPED = lazy(rf"\bnumber of skipped iterations{_IS}{_NUMBER}")
 
 
@@ -94,7 +96,7 @@ def read_step(line: str) -> Step | None:
         milliseconds = seconds * 1000
     return Step(
         number=int(next(filter(None, number.groups()))) if number else None,
-        loss=_value(_LOSS, line),
+        loss=math.nan if _value(_NAN, line) else _value(_LOSS, line),
         grad_norm=_value(_GRAD_NORM, line),
         time_ms=milliseconds,
         tflops_per_gpu=_value(_TFLOPS, line),

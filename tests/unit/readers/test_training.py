@@ -47,6 +47,23 @@ def check(lines: Sequence[str]) -> Check:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        # Megatron-LM leaves a loss that is no number out
+        megatron(7).replace(" lm loss: 8.120011E+00 |", "") + " number of nan iterations:   1 |",
+        '{"step": 7, "loss": "NaN", "step_time": 0.5}',
+        "{'loss': 'inf', 'grad_norm': '0.71', 'learning_rate': '9e-06', 'epoch': '0.01'}",
+    ],
+    ids=["megatron", "json", "hugging-face"],
+)
+def test_a_loss_that_is_no_number_is_seen_however_the_program_writes_it(line: str) -> None:
+    step = read_step(line)
+    assert step and not step.is_finite
+    result = check([line] * 30)
+    assert (result.verdict, result.reason.code) == (Verdict.FAIL, "training-log-not-finite")
+
+
+@pytest.mark.parametrize(
     ("line", "number", "loss", "time_ms", "rate"),
     [
         (megatron(120), 120, 8.120011, 3000.0, 412.3),
