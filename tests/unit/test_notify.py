@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from seatrial.config.notify import Notify
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
+from seatrial.model.result import now
 from seatrial.platforms.local import LocalPlatform
 from seatrial.tasks.notify import AlertContext, Notified, _receivers, notify, watch
 from seatrial.tasks.sinks import Delivery, Files, Sink, configured, full_receipt
@@ -358,3 +360,17 @@ def test_apprise_logger_is_muted_while_sending() -> None:
     with muted(APPRISE):
         assert logging.getLogger("apprise").disabled
     assert not logging.getLogger("apprise").disabled
+
+
+def test_run_of_a_clock_that_was_ahead_does_not_hide_that_runs_have_stopped(tmp_path: Path) -> None:
+    run = nights.good(1)
+    with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
+        for ahead in (timedelta(0), timedelta(days=300)):
+            at = now() - timedelta(days=2) + ahead
+            run = replace(run, run_id=f"ahead-{ahead.days}", started=at, finished=at)
+            store.save(run, tmp_path)
+        watch(CLUSTER, run.suite, timedelta(hours=26), store, settings())
+        measured = outcome_of(nights.good(2))
+        (silent,) = store.incidents(CLUSTER.name, run.suite, measured, [])
+    assert (silent.kind, silent.last_run) == ("silent", "ahead-0")
+    assert "ahead-0, ended 48 h ago, 26 h are allowed" in silent.reason.sentence
