@@ -7,8 +7,7 @@ the detection and estimation of jumps in linear systems", 1976).
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -22,11 +21,11 @@ LASTING_SHARES = (0.5, 1.0, 0.0)
 # 1938)
 _CLEARLY = 1.92
 _CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
-_KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, from one run to the next
+# Of level and lasting noise, from one run to the next
+_KEPT = np.array([1.0, PERSISTENCE])[:, None, None]
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What this run should read, by start of a change (S, M); NaN where nothing is known.
 
     `before` is what the first run since should have read. `reading` is what this one should, known
@@ -37,72 +36,53 @@ class Forecast:
 
     before: Floats
     reading: Floats
-    variance: Floats
     response: Floats
+    variance: Floats
     score: Floats
     information: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Level and lasting noise of M series before a run (2, M), their covariance (2, 2, M), and
-    `lasting` (M), the variance of that noise. `likelihood` (M), a log, is of the runs so far; for
-    the others see Forecast.
+class _State(NamedTuple):
+    """Level and lasting noise of M series before a run, by N shares or starts.
+
+    means: both, and of both the response to a change (2, 2, N, M).
+    covariance: of level and lasting noise (2, 2, N, M).
+    lasting: the variance of that noise (N, M).
+    likelihood: a log, of the runs so far (N, M).
+    sums: score and information, see Forecast (2, N, M).
     """
 
-    mean: Floats
+    means: Floats
     covariance: Floats
     lasting: Floats
     likelihood: Floats
-    response: Floats
-    score: Floats
-    information: Floats
+    sums: Floats
 
-    @classmethod
-    def before_all(cls, level: Floats, variance: Floats, lasting: Floats) -> Self:
-        none = np.zeros(level.size)
-        mean = np.stack([level, none])
-        return cls(
-            mean=mean,
-            covariance=np.stack([[variance, none], [none, lasting]]),
-            lasting=lasting,
-            likelihood=none,
-            response=np.zeros_like(mean),
-            score=none,
-            information=none,
-        )
+    def part(self, which: int | slice) -> Self:
+        """Return the state of one share or start, without N, or those of several."""
+        return type(self)(*(field[..., which, :] for field in self))
 
     def after(self, reading: Floats, variance: Floats) -> Self:
-        """Return the state before the next run, after one that read `reading`, known to `variance`;
-        infinite: none.
+        """Return the state before the next run, after one that read `reading` (N, M), known to
+        `variance`; infinite: none.
         """
         with_reading = self.covariance.sum(axis=1)
         total = with_reading.sum(axis=0) + variance
         gain = with_reading / total
         measured = np.isfinite(variance)
-        innovation = reading - self.mean.sum(axis=0)
-        innovation = np.where(measured, innovation, 0.0)
-        surprise = np.log(total) + innovation**2 / total
-        surprise = np.where(measured, surprise, 0.0)
-        unexplained = 1 - self.response.sum(axis=0)
+        # The innovation, and how much of a change is unexplained
+        shown = np.stack([reading, np.ones_like(reading)])
+        news = np.where(measured, shown - self.means.sum(axis=1), 0.0)
+        surprise = np.log(total) + news[0] ** 2 / total
         explained = gain[:, None] * with_reading
         covariance = (self.covariance - explained) * _KEPT[:, None] * _KEPT
         covariance[1, 1] += (1 - PERSISTENCE**2) * self.lasting
-        return replace(
-            self,
-            mean=(self.mean + gain * innovation) * _KEPT,
+        return self._replace(
+            means=(self.means + gain * news[:, None]) * _KEPT,
             covariance=covariance,
-            likelihood=self.likelihood - surprise / 2,
-            response=(self.response + gain * unexplained) * _KEPT,
-            score=self.score + unexplained * innovation / total,
-            information=self.information + unexplained**2 / total,
+            likelihood=self.likelihood - np.where(measured, surprise, 0.0) / 2,
+            sums=self.sums + news[1] * news / total,
         )
-
-    def changing(self) -> Self:
-        """Return the state if a change of unknown size begins with the next run."""
-        none = np.zeros_like(self.score)
-        response = np.zeros_like(self.response)
-        return replace(self, response=response, score=none, information=none)
 
 
 def clipped(runs: Floats, variance: Floats) -> Floats:
@@ -129,23 +109,30 @@ def forecast(
     LASTING_SHARES. As far as that does not last it is a part of `chance`, unless two readings of a
     run have `told_apart` (M) the two.
     """
-    chosen, of_one_run = _likeliest(level, unsure, accepted, chance, shared, told_apart)
+    before, of_one_run = _likeliest(level, unsure, accepted, chance, shared, told_apart)
     variances = chance + np.where(told_apart, of_one_run, 0.0)
-    fields = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
-    result = Forecast(*fields)
-    for start, before in enumerate(reversed(chosen)):
-        since = slice(len(chance) - start, None)
-        then = clipped(measured[since], variances[since] + before.lasting)
-        state = before.changing()
-        for reading, variance in zip(then, variances[since], strict=True):
-            state = state.after(reading, variance)
-        result.before[start] = before.mean.sum(axis=0)
-        result.reading[start] = state.mean.sum(axis=0)
-        result.variance[start] = state.covariance.sum(axis=(0, 1)) + of_one_run
-        result.response[start] = state.response.sum(axis=0)
-        result.score[start] = state.score
-        result.information[start] = state.information
-    return result
+    result = np.full((len(Forecast._fields), STARTS.size, level.size), np.nan)
+    earliest = len(chance) + 1 - len(before.lasting)
+    then = [
+        clipped(measured[run:], variances[run:] + lasting)
+        for run, lasting in enumerate(before.lasting, earliest)
+    ]
+    # A change of unknown size begins with each start
+    means = before.means.copy()
+    means[1] = 0
+    state = before._replace(means=means, sums=np.zeros_like(before.sums))
+    for start in range(len(then)):
+        last = state.part(-1)  # has read all runs since its start
+        result[:, start] = [
+            before.means[0, :, -1 - start].sum(axis=0),
+            *last.means.sum(axis=1),
+            last.covariance.sum(axis=(0, 1)) + of_one_run,
+            *last.sums,
+        ]
+        state = state.part(slice(-1))
+        if readings := [each[start] for each in then if len(each) > start]:
+            state = state.after(np.stack(readings), variances[earliest + start :])
+    return Forecast(*result)
 
 
 def _likeliest(
@@ -155,27 +142,31 @@ def _likeliest(
     chance: Floats,
     shared: Floats,
     told_apart: Bools,
-) -> tuple[deque[_State], Floats]:
+) -> tuple[_State, Floats]:
     """Return the states before the last runs and this one, and the variance that the readings of
     one run share, for the share that lasts which is likeliest.
     """
-    chosen = deque[_State]()
-    of_one_run = shared[0]
-    for share, all_shared in zip(LASTING_SHARES, shared, strict=True):
-        lasting = share * all_shared
-        not_lasting = np.where(told_apart, all_shared - lasting, 0.0)
-        variances = chance + not_lasting
-        known = np.where(np.isfinite(accepted), variances, np.inf)
-        first = _State.before_all(level, unsure, lasting)
-        states = deque([first], STARTS.size)
-        for reading, variance in zip(accepted, known, strict=True):
-            states.append(states[-1].after(reading, variance))
-        if not chosen or _gain(states[-1], chosen[-1]) > _CLEARLY:
-            chosen = states
-            of_one_run = all_shared - lasting
-    return chosen, of_one_run
-
-
-def _gain(state: _State, other: _State) -> float:
-    """Return the log likelihood ratio of all runs."""
-    return float(np.nansum(state.likelihood - other.likelihood))
+    lasting = np.array(LASTING_SHARES)[:, None] * shared
+    not_lasting = np.where(told_apart, shared - lasting, 0.0)
+    variances = chance[:, None] + not_lasting
+    known = np.where(np.isfinite(accepted)[:, None], variances, np.inf)
+    none = np.zeros_like(lasting)
+    neither = np.stack([none, none])
+    first = _State(
+        means=np.stack([[level + none, none], neither]),
+        covariance=np.stack([[unsure + none, none], [none, lasting]]),
+        lasting=lasting,
+        likelihood=none,
+        sums=neither,
+    )
+    states = deque([first], STARTS.size)
+    for reading, variance in zip(accepted[:, None], known, strict=True):
+        states.append(states[-1].after(reading, variance))
+    likelihoods = states[-1].likelihood
+    chosen = 0
+    for nth, likelihood in enumerate(likelihoods):
+        # The log likelihood ratio of all runs
+        if np.nansum(likelihood - likelihoods[chosen]) > _CLEARLY:
+            chosen = nth
+    before = _State(*(np.stack(field, axis=-3) for field in zip(*states, strict=True)))
+    return before.part(chosen), shared[chosen] - lasting[chosen]
