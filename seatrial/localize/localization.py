@@ -279,14 +279,8 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
             code = "localize-undecided"
         reason = Reason.of(code, causes=some_of(causes), next_test=next_test)
         return reason, next_test
-    seen = posterior.observed
-    tests = seen.tests
+    tests = posterior.observed.tests
     odd = np.flatnonzero(unsettled(posterior))
-    pairs = {tests[i].nodes for i in odd}
-    if len(pairs) < len(odd) and seen.fast[odd].all():
-        ahead = round(100 * (np.median(seen.ratio[odd]) - 1))
-        part = some_of(" and ".join(map(printable, pair)) for pair in sorted(pairs))
-        return Reason.of("localize-faster", part=part, percent=ahead), None
     if len(odd):
         next_test = repeated(tests[odd[0]])
         reason = Reason.of("localize-odd", odd=len(odd), tests=len(tests), next_test=next_test)
@@ -296,6 +290,7 @@ def _doubt(posterior: Posterior, findings: Findings, apart: NextTest | None) -> 
         gpus = printable(" ".join(together[0].gpus))
         reason = Reason.of("localize-together", gpus=gpus, next_test=next_test)
         return reason, next_test
+    seen = posterior.observed
     if seen.faster:
         percent = round(100 * np.expm1(seen.lead.max()))
         return Reason.of("localize-faster", part=printable(seen.faster), percent=percent), None

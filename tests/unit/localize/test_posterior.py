@@ -336,15 +336,6 @@ def test_one_faster_node_is_said_and_the_others_are_not_slow_unless_one_is(count
         assert finding.reason.values["percent"] == pytest.approx(70, abs=2)
 
 
-@pytest.mark.parametrize("repeats", [2, 3])
-def test_a_pair_that_stays_faster_is_said_and_not_to_be_repeated_again(repeats: int) -> None:
-    pairs = [*combinations("abcdefgh", 2)] * repeats
-    it = localize([pair(a, b, 52 if (a, b) == ("b", "e") else 40) for a, b in pairs])
-    assert (it.verdict, it.reason.code) == (Verdict.INCONCLUSIVE, "localize-faster")
-    assert "tests with b and e are 30 % faster" in it.reason.sentence
-    assert it.next_test is None
-
-
 def test_one_faster_gpu_is_said_and_no_node_is_slow() -> None:
     random = np.random.default_rng(1)
     localization = localize(
