@@ -1,9 +1,11 @@
 """Arguments, options and output shared by the commands."""
 
 import json
+import math
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import click
 
 from seatrial.cli import complete
 from seatrial.model.errors import InputError, os_errors_named
+from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from seatrial.model.result import RunResult
 
 FILE = click.Path(path_type=Path)
+AGE = r"([1-9]\d{0,4})([hdw])"
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 cluster_argument = click.argument("cluster", type=FILE)
 any_cluster_argument = click.argument("cluster", type=FILE, required=False)
@@ -46,6 +51,25 @@ json_option = click.option(
 csv_option = click.option(
     "--csv", "as_csv", is_flag=True, help="Print one table as CSV to standard output."
 )
+
+
+def seconds(pattern: str, most_s: float, legal: str) -> Callable[..., float | None]:
+    """Return the callback of an option that takes a number and a unit, as `pattern` has them.
+
+    The callback raises InputError with what is `legal`, also above `most_s`; else it returns
+    seconds.
+    """
+
+    def read(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+        if text is None:
+            return None
+        match = re.fullmatch(pattern, text, re.ASCII)
+        span_s = int(match[1]) * _SECONDS[match[2]] if match else math.inf
+        if span_s > most_s:
+            raise InputError(f"{option.opts[0]} {printable(text[:40])!r}: must be {legal}")
+        return float(span_s)
+
+    return read
 
 
 def write_new(file: Path, content: bytes, taken: InputError) -> None:

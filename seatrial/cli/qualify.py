@@ -1,7 +1,6 @@
 """`seatrial qualify`: idle, new and repaired nodes of a cluster at work, in and out of service."""
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -9,25 +8,11 @@ from typing import NoReturn
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, json_option, print_json, waiting
+from seatrial.cli.options import AGE, FILE, json_option, print_json, seconds, waiting
 from seatrial.text.printable import printable
 
 # For people
 _STATES = {"gated": "at the gate", "out": "out of service", "named": "known by its name only"}
-
-
-def _days(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", text, re.ASCII)
-    if match is None:
-        raise click.BadParameter(
-            f"must be a whole number and h, d or w, such as 7d, is {printable(text[:40])!r}"
-        )
-    days = int(match[1]) * {"h": 1 / 24, "d": 1, "w": 7}[match[2]]
-    if days > 366:
-        raise click.BadParameter(f"must be 366d at most, is {text}")
-    return days
 
 
 def show_standing(file: Path, *, as_json: bool) -> None:
@@ -96,8 +81,8 @@ def show_standing(file: Path, *, as_json: bool) -> None:
 )
 @click.option(
     "--max-age",
-    "max_age_days",
-    callback=_days,
+    "max_age_s",
+    callback=seconds(AGE, 366 * 86_400, "a whole number and h, d or w, such as 7d; 366d at most"),
     metavar="AGE",
     help="Greatest age of a test: 7d, 36h or 2w.",
 )
@@ -114,7 +99,7 @@ def qualify(
     idle: bool,
     gated: bool,
     at_once: int | None,
-    max_age_days: float | None,
+    max_age_s: float | None,
     notify: bool,
     as_json: bool,
 ) -> NoReturn:
@@ -144,7 +129,7 @@ def qualify(
             idle=idle or not gated,
             gated=gated or not idle,
             at_once=at_once,
-            max_age_days=max_age_days,
+            max_age_days=max_age_s and max_age_s / 86_400,
             notify=notify,
         )
     if not isinstance(result, RunResult):

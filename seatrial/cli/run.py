@@ -1,6 +1,5 @@
 """`seatrial run`: the whole chain, once."""
 
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,14 @@ import click
 from click.core import ParameterSource
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, any_cluster_argument, baseline_option, json_option, waiting
+from seatrial.cli.options import (
+    FILE,
+    any_cluster_argument,
+    baseline_option,
+    json_option,
+    seconds,
+    waiting,
+)
 from seatrial.model.errors import InputError
 from seatrial.system.other_programs import watch_from_now
 from seatrial.text.printable import printable
@@ -65,20 +71,6 @@ def show_suites(
         print_json(suites_json(listed))
     else:
         print_suites(listed)
-
-
-def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,5})([smh]?)", text)
-    seconds = (
-        int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else _MOST_S + 1
-    )
-    if seconds > _MOST_S:
-        raise click.BadParameter(
-            f"must be a time of 24h at most, such as 10m, is {printable(text[:40])!r}"
-        )
-    return float(seconds)
 
 
 def _not_passed(
@@ -156,7 +148,7 @@ def _leave_on_signals() -> None:
 @click.option(
     "--budget",
     "budget_s",
-    callback=_seconds,
+    callback=seconds(r"(\d{1,5})([smh]?)", _MOST_S, "a time of 24h at most, such as 10m"),
     metavar="TIME",
     help="For repeats and for naming the part that is slow: 10m, 90s, 1h; 0: neither. Default: "
     "the suite's.",

@@ -1,6 +1,5 @@
 """`seatrial serve`, `prune` and `doctor`: the machine that runs checks."""
 
-import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,11 +9,13 @@ import click
 
 from seatrial.cli import complete
 from seatrial.cli.options import (
+    AGE,
     FILE,
     any_cluster_argument,
     json_option,
     name_of,
     print_json,
+    seconds,
     waiting,
 )
 from seatrial.model.errors import InputError, SeatrialError
@@ -71,7 +72,10 @@ def serve(
 @click.argument("cluster", required=False, shell_complete=complete.clusters)
 @click.option(
     "--older-than",
-    "age",
+    "age_s",
+    callback=seconds(
+        AGE, 100_000 * 7 * 86_400, "a whole number of 1 or more and h, d or w, such as 30d"
+    ),
     metavar="AGE",
     help="Remove runs that started longer ago: 12h, 30d or 8w.",
 )
@@ -99,7 +103,7 @@ def serve(
 @json_option
 def prune(
     cluster: str | None,
-    age: str | None,
+    age_s: float | None,
     keep: int | None,
     runs: Path,
     slurm_output: Path | None,
@@ -116,9 +120,9 @@ def prune(
     from seatrial.runs.prune import Limits, prune_runs
     from seatrial.runs.slurm_output import prune_outputs
 
-    if age is None and keep is None:
+    if age_s is None and keep is None:
         raise InputError("prune: needs --older-than AGE (such as 30d), --keep N, or both")
-    limits = Limits(_duration(age) if age is not None else None, keep)
+    limits = Limits(timedelta(seconds=age_s) if age_s is not None else None, keep)
     outcome: Outcome | OutputOutcome
     if slurm_output is None:
         outcome = prune_runs(runs, limits, cluster and name_of(cluster), delete=yes)
@@ -136,14 +140,6 @@ def prune(
     if outcome.failed:
         first = outcome.failed[0]
         raise SeatrialError.of("run-not-removed", name=first.name, problem=first.problem)
-
-
-def _duration(age: str) -> timedelta:
-    if (match := re.fullmatch(r"([1-9]\d{0,4})([hdw])", age, re.ASCII)) is None:
-        raise InputError(
-            f"--older-than {age!r}: must be a whole number of 1 or more and h, d or w, such as 30d"
-        )
-    return timedelta(hours=int(match[1]) * {"h": 1, "d": 24, "w": 7 * 24}[match[2]])
 
 
 def _show(outcome: "Outcome | OutputOutcome") -> None:
