@@ -23,7 +23,6 @@ from seatrial.system.shipped import CLUSTERS, example
 
 if TYPE_CHECKING:
     from seatrial.runs.prune import Outcome
-    from seatrial.runs.slurm_output import OutputOutcome
 
 
 @click.command()
@@ -123,7 +122,6 @@ def prune(
     if age_s is None and keep is None:
         raise InputError("prune: needs --older-than AGE (such as 30d), --keep N, or both")
     limits = Limits(timedelta(seconds=age_s) if age_s is not None else None, keep)
-    outcome: Outcome | OutputOutcome
     if slurm_output is None:
         outcome = prune_runs(runs, limits, cluster and name_of(cluster), delete=yes)
     elif cluster is not None:
@@ -142,34 +140,22 @@ def prune(
         raise SeatrialError.of("run-not-removed", name=first.name, problem=first.problem)
 
 
-def _show(outcome: "Outcome | OutputOutcome") -> None:
-    from seatrial.runs.prune import Outcome
+def _show(outcome: "Outcome") -> None:
+    from seatrial.runs.prune import megabytes
     from seatrial.text.words import count, plain
 
-    lines = []
-    if isinstance(outcome, Outcome):
-        for folder in outcome.folders:
-            started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
-            verdict = folder.header.verdict.value if folder.header else "-"
-            lines.append(f"{folder.name}  {started}  {verdict}  {_size(folder.size_bytes)}")
-        folders = f"{count(len(lines), 'folder')}, {_size(outcome.size_bytes)}"
-        summary = f"{folders}; {outcome.rows} runs of the history"
-    else:
-        for job in outcome.jobs:
-            ended = f"{job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
-            lines.append(f"{' '.join(job.names)}  {ended}  {_size(job.size_bytes)}")
-        summary = f"output of {count(len(lines), 'job')}, {_size(outcome.size_bytes)}"
-    for line in lines:
+    for line in outcome.removed:
         print(plain(line))
     for skipped in outcome.skipped:
         print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
+    summary = f"{count(len(outcome.removed), outcome.noun)}, {megabytes(outcome.size_bytes)}"
+    if outcome.rows is None:
+        summary = f"output of {summary}"
+    else:
+        summary += f"; {outcome.rows} runs of the history"
     print(
         f"removed: {summary}" if outcome.deleted else f"would remove: {summary}; --yes removes them"
     )
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:,.1f} MB"
 
 
 @click.command()

@@ -9,12 +9,12 @@ import os
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
+T = TypeVar("T")
+Found = TypeVar("Found")
+Document = dict[str, Any]
 # A folder without run.json may be of a run at work, on another machine too
 _UNTOUCHED = timedelta(days=1)
 
@@ -74,6 +77,16 @@ class RunFolder:
     def run_id(self) -> str:
         return self.header.run_id if self.header else self.name
 
+    @property
+    def line(self) -> str:
+        """The folder on a terminal: its name, start, verdict and size."""
+        started = f"{self.header.started:%Y-%m-%d %H:%M}" if self.header else "never ended"
+        verdict = self.header.verdict.value if self.header else "-"
+        return f"{self.name}  {started}  {verdict}  {megabytes(self.size_bytes)}"
+
+    def to_dict(self) -> Document:
+        return {"name": self.name, "size_bytes": self.size_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -81,6 +94,26 @@ class Skipped:
 
     name: str
     problem: str
+
+
+def megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"
+
+
+def each_tried(
+    action: Callable[[T], Found], items: Mapping[str, T]
+) -> tuple[list[Found], list[Skipped]]:
+    """Return what the action returns of each item, and the items, by name, for which it raises
+    OSError or ValueError.
+    """
+    found = []
+    skipped = []
+    for name, item in items.items():
+        try:
+            found.append(action(item))
+        except (OSError, ValueError) as error:
+            skipped.append(Skipped(name, str(error)))
+    return found, skipped
 
 
 def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: datetime) -> list[R]:
@@ -139,22 +172,15 @@ class RunsFolder:
 
     def scan(self) -> tuple[list[RunFolder], list[Skipped]]:
         """List the folders of runs by name, and other entries."""
-        folders: list[RunFolder] = []
-        skipped: list[Skipped] = []
-        for name in sorted(os.listdir(self._descriptor)):
-            try:
-                folders.append(self._folder(name))
-            except OSError as error:
-                skipped.append(Skipped(name, error.strerror or str(error)))
-            except ValueError as error:
-                skipped.append(Skipped(name, str(error)))
-        return folders, skipped
+        names = sorted(os.listdir(self._descriptor))
+        return each_tried(self._folder, dict(zip(names, names, strict=True)))
 
-    def remove(self, folder: RunFolder) -> None:
-        """Remove a folder. Raises OSError, or ValueError if it has changed."""
+    def remove(self, folder: RunFolder) -> RunFolder:
+        """Remove a folder, and return it. Raises OSError, or ValueError if it has changed."""
         if self._folder(folder.name) != folder:
             raise ValueError("has changed in the meantime")
         shutil.rmtree(folder.name, dir_fd=self._descriptor)
+        return folder
 
     def _folder(self, name: str) -> RunFolder:
         status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
@@ -227,31 +253,35 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The folders that were or would be removed; `skipped` is no run, `failed` could not be
-    removed.
+    """What was or would be removed, each a `noun`; `skipped` is nothing of seatrial's, `failed`
+    could not be removed.
+
+    `removed` has the line of each for a terminal, and its part of the JSON document. `rows` are the
+    runs of the history that go too.
     """
 
-    folders: Sequence[RunFolder]
-    rows: int
+    noun: Literal["folder", "job"]
+    removed: Mapping[str, Document]
     skipped: Sequence[Skipped]
     failed: Sequence[Skipped]
     deleted: bool
+    rows: int | None = None
 
     @property
     def size_bytes(self) -> int:
-        return sum(folder.size_bytes for folder in self.folders)
+        return sum(each["size_bytes"] for each in self.removed.values())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return the document of `seatrial prune --json`."""
-        return {
+        document: Document = {
             "deleted": self.deleted,
-            "folders": [
-                {"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders
-            ],
+            f"{self.noun}s": list(self.removed.values()),
             "size_bytes": self.size_bytes,
-            "history_runs": self.rows,
             "left": [asdict(left) for left in (*self.skipped, *self.failed)],
         }
+        if self.rows is not None:
+            document["history_runs"] = self.rows
+        return document
 
 
 def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool) -> Outcome:
@@ -278,21 +308,13 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
             of_suite[row.cluster, row.suite].append(row)
         compared = {row.run_id for some in of_suite.values() for row in chosen_runs(some)}
         old = expendable(rows, limits, protected | compared, at)
-        failed = []
-        for one in gone if delete else ():
-            try:
-                folder.remove(one)
-            except (OSError, ValueError) as error:
-                failed.append(Skipped(one.name, str(error)))
-        removed = store.remove_runs([row.run_id for row in old]) if delete else len(old)
-    left = {problem.name for problem in failed}
-    return Outcome(
-        folders=[one for one in gone if one.name not in left],
-        rows=removed,
-        skipped=skipped,
-        failed=failed,
-        deleted=delete,
-    )
+        failed: list[Skipped] = []
+        count = len(old)
+        if delete:
+            gone, failed = each_tried(folder.remove, {one.name: one for one in gone})
+            count = store.remove_runs([row.run_id for row in old])
+    removed = {one.line: one.to_dict() for one in gone}
+    return Outcome("folder", removed, skipped, failed, deleted=delete, rows=count)
 
 
 def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:

@@ -11,13 +11,21 @@ import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from seatrial.model.result import now
-from seatrial.runs.prune import Limits, Skipped, opened
+from seatrial.runs.prune import (
+    Document,
+    Limits,
+    Outcome,
+    Skipped,
+    each_tried,
+    megabytes,
+    opened,
+)
 
 _NAME = re.compile(r"seatrial-(\d{1,10})(\.out)?", re.ASCII)
 _LOG = re.compile(r"[\w.-]{1,250}\.log", re.ASCII)
@@ -25,36 +33,6 @@ _LOG = re.compile(r"[\w.-]{1,250}\.log", re.ASCII)
 _STARTED = re.compile(r"\d\d:\d\d:\d\d [\w.-]+", re.ASCII)
 _AT_WORK = timedelta(days=1)  # a job may still write to what was changed since
 _MAX_BYTES = 1024**2
-
-
-@dataclass(frozen=True, slots=True)
-class OutputOutcome:
-    """The outputs that were or would be removed; `skipped` is not the script's, `failed` could not
-    be removed.
-    """
-
-    jobs: Sequence["JobOutput"]
-    skipped: Sequence[Skipped]
-    failed: Sequence[Skipped]
-    deleted: bool
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the outputs in `jobs`."""
-        return sum(job.size_bytes for job in self.jobs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document of `seatrial prune --json`."""
-        jobs = [
-            {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
-            for job in self.jobs
-        ]
-        return {
-            "deleted": self.deleted,
-            "jobs": jobs,
-            "size_bytes": self.size_bytes,
-            "left": [asdict(left) for left in (*self.skipped, *self.failed)],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +47,31 @@ class JobOutput:
     changed: datetime
     is_good: bool
 
+    @property
+    def line(self) -> str:
+        """The output on a terminal: its names, end, whether all was measured, and its size."""
+        state = "complete" if self.is_good else "failed"
+        ended = f"{self.changed:%Y-%m-%d %H:%M}"
+        return f"{' '.join(self.names)}  {ended}  {state}  {megabytes(self.size_bytes)}"
 
-def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcome:
+    def to_dict(self) -> Document:
+        return {"job": self.job, "names": list(self.names), "size_bytes": self.size_bytes}
+
+
+def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> Outcome:
     """Remove the outputs in `folder` that `limits` let go; without `delete` nothing is touched.
 
     Raises InputError where it is no folder.
     """
-    removed = []
-    failed = []
+    failed: list[Skipped] = []
     with opened(folder, "--slurm-output", "seatrial-JOB.out") as descriptor:
         outputs, skipped = scan(descriptor)
-        for output in expendable_outputs(outputs, limits, now()):
-            try:
-                if delete:
-                    remove(descriptor, output)
-            except (OSError, ValueError) as error:
-                failed.append(Skipped(output.names[0], str(error)))
-            else:
-                removed.append(output)
-    return OutputOutcome(removed, skipped, failed, deleted=delete)
+        gone = expendable_outputs(outputs, limits, now())
+        if delete:
+            by_name = {output.names[0]: output for output in gone}
+            gone, failed = each_tried(partial(remove, descriptor), by_name)
+    removed = {output.line: output.to_dict() for output in gone}
+    return Outcome("job", removed, skipped, failed, deleted=delete)
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
@@ -100,15 +84,8 @@ def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
             by_job[int(match[1])].append(name)
-    outputs = []
-    skipped = []
-    for job, names in by_job.items():
-        try:
-            outputs.append(_output(descriptor, job, names))
-        except OSError as error:
-            skipped.append(Skipped(names[0], error.strerror or str(error)))
-        except ValueError as error:
-            skipped.append(Skipped(names[0], str(error)))
+    by_name = {names[0]: names for names in by_job.values()}
+    outputs, skipped = each_tried(partial(_output, descriptor), by_name)
     return sorted(outputs, key=lambda output: (output.changed, output.job)), skipped
 
 
@@ -124,21 +101,23 @@ def expendable_outputs(
     return [output for output in beyond if output not in newest_good and at - output.changed > age]
 
 
-def remove(descriptor: int, output: JobOutput) -> None:
-    """Remove an output. Raises OSError, or ValueError if it has changed since it was listed.
+def remove(descriptor: int, output: JobOutput) -> JobOutput:
+    """Remove an output, and return it.
 
-    What was removed before an error stays removed.
+    Raises OSError, or ValueError if it has changed since it was listed. What was removed before an
+    error stays removed.
     """
-    if _output(descriptor, output.job, list(output.names)) != output:
+    if _output(descriptor, output.names) != output:
         raise ValueError("has changed in the meantime")
     for name in output.names:
         if name.endswith(".out"):
             os.unlink(name, dir_fd=descriptor)
         else:
             shutil.rmtree(name, dir_fd=descriptor)
+    return output
 
 
-def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
+def _output(descriptor: int, names: Sequence[str]) -> JobOutput:
     """Look at the file and the folder of a job, or at the one that is there.
 
     Raises OSError, or ValueError for files that the script does not leave.
@@ -147,8 +126,9 @@ def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
     for name in names:
         statuses += _statuses(descriptor, name)
     changed = max(status.st_mtime for status in statuses)
+    job = names[0].removeprefix("seatrial-").removesuffix(".out")
     return JobOutput(
-        job=job,
+        job=int(job),
         names=tuple(names),
         size_bytes=sum(status.st_size for status in statuses),
         changed=datetime.fromtimestamp(changed, UTC),
