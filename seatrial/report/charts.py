@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from seatrial.model.curves import Curve, Point
 from seatrial.model.sizes import format_size
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
+_rate = attrgetter("busbw_gb_s")
+_low = attrgetter("expected.low")
 _WORST = (Verdict.FAIL, Verdict.CORRUPT)
 _TITLE_PT = 24
 _LEGEND_COLUMNS = 5
@@ -118,11 +121,7 @@ def _draw_legend(axes: "Axes", curves: int) -> None:
 
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     """Draw what was measured, what is expected, and what the last good run reached."""
-    sizes = []
-    rates = []
-    for point in curve.points:
-        sizes.append(point.message_bytes)
-        rates.append(point.busbw_gb_s)
+    sizes, rates = _known(curve.points, _rate)
     label = words.plain(curve.operation)[:60]
     axes.plot(sizes, rates, "o-", color=colour, label=label, markersize=3.5, linewidth=1.8)
     _draw_expected(axes, curve, colour)
@@ -130,28 +129,28 @@ def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> Non
     _mark_bad(axes, curve.points)
 
 
+def _known(points: Sequence[Point], value_of: LastValue) -> tuple[list[int], list[float]]:
+    """Return the message sizes and the values of the points that have a value."""
+    sizes = []
+    values = []
+    for point in points:
+        value = value_of(point)
+        if value is not None:
+            sizes.append(point.message_bytes)
+            values.append(value)
+    return sizes, values
+
+
 def _draw_last(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     """Dot what the last good run reached."""
-    sizes = []
-    rates = []
-    for point in curve.points:
-        rate = last(point)
-        if rate is not None:
-            sizes.append(point.message_bytes)
-            rates.append(rate)
+    sizes, rates = _known(curve.points, last)
     if len(sizes) > 1:
         axes.plot(sizes, rates, ":", color=colour, linewidth=1.4, alpha=0.9)
 
 
 def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
     """Shade above what is expected at least, where nothing is expected at most."""
-    sizes = []
-    lows = []
-    for point in points:
-        low = point.expected.low
-        if low is not None and point.expected.high is None:
-            sizes.append(point.message_bytes)
-            lows.append(low)
+    sizes, lows = _known([point for point in points if point.expected.high is None], _low)
     if len(sizes) > 1:
         _, top = axes.get_ylim()
         axes.fill_between(sizes, lows, top, color=FIRST, alpha=0.08, linewidth=0)
@@ -220,23 +219,14 @@ def _draw_plateau(axes: "Axes", curve: Curve, colour: str) -> None:
 
 def _shade(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Shade from the lower to the upper bound of each point."""
-    sizes = []
-    lows: list[Any] = []
-    highs: list[Any] = []
-    for point in points:
-        sizes.append(point.message_bytes)
-        lows.append(point.expected.low)
-        highs.append(point.expected.high)
+    sizes, lows = _known(points, _low)
+    _, highs = _known(points, attrgetter("expected.high"))
     axes.fill_between(sizes, lows, highs, color=colour, alpha=0.16, linewidth=0)
 
 
 def _dash(axes: "Axes", points: Sequence[Point], colour: str) -> None:
     """Dash the lower bound of each point."""
-    sizes = []
-    lows: list[Any] = []
-    for point in points:
-        sizes.append(point.message_bytes)
-        lows.append(point.expected.low)
+    sizes, lows = _known(points, _low)
     axes.plot(sizes, lows, "--", color=colour, linewidth=1, alpha=0.8)
 
 
@@ -245,12 +235,7 @@ def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
     for verdict in Verdict:  # in their order, so that a report is drawn the same each time
         if verdict is Verdict.PASS:
             continue
-        sizes = []
-        rates = []
-        for point in points:
-            if point.verdict is verdict:
-                sizes.append(point.message_bytes)
-                rates.append(point.busbw_gb_s)
+        sizes, rates = _known([point for point in points if point.verdict is verdict], _rate)
         if sizes:
             colour = bad_colour(verdict)
             axes.plot(sizes, rates, "x", color=colour, markersize=5, markeredgewidth=1.8, zorder=5)
