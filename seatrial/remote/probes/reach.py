@@ -9,17 +9,16 @@ count} Output line:    {"tried": count, "failed": {"refused": [position in peers
 connection, or no banner, in time), "no-route", "closed" (before its banner), "other-banner" (it is
 no SSH server), "max-startups" (its sshd has too many connections), "local" (this node may not open
 the connection: its files, its ports, its memory). There is no login and nothing of what a peer says
-is kept, so a peer costs one open file and MAX_BANNER bytes, for `timeout_s` at most.
+is kept, so a peer costs a thread, an open file and MAX_BANNER bytes, for `timeout_s` at most.
 """
 
 import errno
 import json
-import selectors
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 MAX_BANNER = 4096  # bytes; RFC 4253, 4.2: a server may send other lines of text before its version
 VERSIONS = (b"SSH-2.0-", b"SSH-1.99-")
@@ -39,18 +38,6 @@ REASONS = {
 }
 
 
-class Connection:
-    """A connection attempt: the peer's position in the request, the socket, the data received, and
-    the deadline.
-    """
-
-    def __init__(self, position, sock, deadline):
-        self.position = position
-        self.sock = sock
-        self.deadline = deadline
-        self.received = b""
-
-
 def main():
     """Answer the request."""
     request = json.load(sys.stdin)
@@ -62,81 +49,41 @@ def main():
 
 
 def reach(peers, timeout_s, parallel):
-    """Yield (position, reason) of every peer when it is known; the reason is "" if the peer was
-    reached.
-    """
-    waiting = list(enumerate(peers))[::-1]
-    with selectors.DefaultSelector() as selector:
-        while waiting or selector.get_map():
-            while waiting and len(selector.get_map()) < parallel:
-                position, (address, port) = waiting.pop()
-                reason = start(selector, position, address, port, timeout_s)
-                if reason is not None:
-                    yield position, reason
-            yield from advance(selector)
+    """Yield (position, reason) of every peer; the reason is "" if the peer was reached."""
+    with ThreadPoolExecutor(parallel) as pool:
+        yield from enumerate(pool.map(lambda peer: problem(*peer, timeout_s), peers))
 
 
-def start(selector, position, address, port, timeout_s):
-    """Start to connect; return the reason if that fails at once, else None."""
+def problem(address, port, timeout_s):
+    """Return why a peer is not reached; "" if its banner arrives in time."""
+    deadline = time.monotonic() + timeout_s
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM
-        )[0]
-        sock = socket.socket(family, kind, protocol)
+        with socket.create_connection((address, port), timeout_s) as sock:
+            return problem_of_banner(sock, deadline)
+    except socket.timeout:
+        return "timeout"
     except socket.gaierror:
         return "no-route"
-    except OSError:
-        return "local"
-    sock.setblocking(False)
-    code = sock.connect_ex(where)
-    if code not in (0, errno.EINPROGRESS):
-        sock.close()
-        return REASONS.get(code, "local")
-    selector.register(
-        sock, selectors.EVENT_READ, Connection(position, sock, time.monotonic() + timeout_s)
-    )
-    return None
-
-
-def advance(selector):
-    """Read data that has arrived, and give up connections after their deadline."""
-    open_now: "list[Any]" = [key.data for key in selector.get_map().values()]
-    patience = min((one.deadline for one in open_now), default=0) - time.monotonic()
-    for key, _ in selector.select(max(0, patience)):
-        reason = read(key.data)
-        if reason is not None:
-            yield end(selector, key.data), reason
-    now = time.monotonic()
-    for one in open_now:
-        if one.sock.fileno() >= 0 and one.deadline <= now:
-            yield end(selector, one), "timeout"
-
-
-def end(selector, one):
-    """Close a connection; return the position of its peer."""
-    selector.unregister(one.sock)
-    one.sock.close()
-    return one.position
-
-
-def read(one):
-    """Return why the peer is not reached, "" if its banner has arrived, None if undecided."""
-    try:
-        data = one.sock.recv(MAX_BANNER - len(one.received))
-    except BlockingIOError:
-        return None
     except OSError as failure:
         return REASONS.get(failure.errno or 0, "local")
-    one.received += data
-    if one.received.startswith(MAX_STARTUPS):
-        return "max-startups"
-    if any(line.startswith(VERSIONS) for line in one.received.split(b"\n")):
-        with suppress(OSError):
-            one.sock.shutdown(socket.SHUT_RDWR)
-        return ""
-    if not data:
-        return "other-banner" if one.received else "closed"
-    return "other-banner" if len(one.received) >= MAX_BANNER else None
+
+
+def problem_of_banner(sock, deadline):
+    """Return why the peer's words are no banner of SSH; "" if they are."""
+    received = b""
+    while len(received) < MAX_BANNER:
+        sock.settimeout(max(deadline - time.monotonic(), 0.001))
+        data = sock.recv(MAX_BANNER - len(received))
+        received += data
+        if received.startswith(MAX_STARTUPS):
+            return "max-startups"
+        if any(line.startswith(VERSIONS) for line in received.split(b"\n")):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            return ""
+        if not data:
+            return "other-banner" if received else "closed"
+    return "other-banner"
 
 
 if __name__ == "__main__":
