@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from seatrial.model.testbed import RankProcess
@@ -101,7 +101,7 @@ class Follower:
         self._supervisor: str | None = None  # the supervisor's message about the end
         self._piece_of: int | None = None  # the rank whose line continues in the next line read
         self.reported: set[int] = set()  # ranks that reported themselves
-        self._begun: set[int | None] = set()  # ranks that have printed a line
+        self._printed: Counter[int | None] = Counter()  # characters by rank
         self._has_pipe = isinstance(process, RemoteRanks)  # whether rank 0 has a pipe
 
     def follow(self) -> MpiResult:
@@ -156,7 +156,8 @@ class Follower:
         while time.monotonic() < deadline:
             if self._process.read(0.2) is None:
                 break
-        return MpiResult(None, self._lines.kept(), seconds, flooded=True)
+        of_ranks = {rank: count for rank, count in self._printed.items() if rank is not None}
+        return MpiResult(None, self._lines.kept(), seconds, flooded=True, printed=of_ranks)
 
     def _take(self, read: str) -> None:
         """Log and keep a line, or a piece of one."""
@@ -190,10 +191,10 @@ class Follower:
         if reported is not None:
             self.reported.add(reported)
             return
-        if rank is not None and rank not in self._begun:
-            self._begun.add(rank)
-            if not text:  # the line break before a rank's report
-                return
+        is_first = rank is not None and rank not in self._printed
+        self._printed[rank] += len(text)
+        if is_first and not text:  # the line break before a rank's report
+            return
         if rank is None and _LOST_RACE in text:
             return
         beginning = text[:_LONGEST_LINE]

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,17 +16,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from seatrial.model.errors import LaunchError, RemoteError
-from seatrial.model.reason import Reason
-from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import RemoteRanks, run_command, start_process
 from seatrial.remote.follower import Follower
 from seatrial.remote.mpi_result import SSH_FAILED, MpiResult, Session
-from seatrial.remote.ranks import rank_of
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
-from seatrial.text.words import fraction
 
 Environ = Mapping[str, str]
 OnLine = Callable[[str], None] | None  # called with each printed line
@@ -39,9 +35,6 @@ _SESSION_CHARACTERS = 1000
 _SESSIONS_BYTES = 4 * 1024**2  # most bytes of all nodes
 # Characters that rsh_agent.sh replaces in a host's file name
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")
-_BYTES = 4 * 1024**2  # room for some lines of up to 2 MiB
-# Most output of a normal rank until a flooding one exceeds the limit
-_BYTES_PER_RANK = 64 * 1024
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
@@ -248,42 +241,3 @@ def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
             yield process
         finally:
             process.close()
-
-
-def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple[Suspect, ...]:
-    """Return the node whose ranks print more than half of all output; empty if there is none.
-
-    Runs `argv` again for at most 20 s, with a limit that normal ranks do not reach.
-    """
-    printed: Counter[int] = Counter()
-
-    def count(line: str) -> None:
-        if (rank := rank_of(line)) is not None:
-            printed[rank] += len(line)
-
-    most = _BYTES + _BYTES_PER_RANK * testbed.world_size
-    try:
-        mpirun(testbed, argv, timeout_s=20, env=env, on_line=count, max_bytes=most)
-    except RemoteError:
-        return ()
-    return node_printing_most(testbed, printed)
-
-
-def node_printing_most(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
-    """Return the node with more than half of the `printed` characters, which are by rank; empty if
-    there is none. Pure.
-
-    Unknown ranks are ignored.
-    """
-    by_node: Counter[str] = Counter()
-    owners = _rank_nodes(testbed)
-    for rank, characters in printed.items():
-        if rank < len(owners):
-            by_node[owners[rank]] += characters
-    for name, characters in by_node.most_common(1):
-        total = by_node.total()
-        if 2 * characters > total > 0:
-            excess = f"its ranks printed {fraction(characters / total)} of all output"
-            reason = Reason.of("output-flood", excess=excess)
-            return (Suspect("node", name, 0.9, reason),)
-    return ()

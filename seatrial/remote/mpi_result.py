@@ -1,10 +1,14 @@
 """The result of an mpirun: its output, how it ended, and the causes in its output. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.remote.ranks import rank_of
+from seatrial.text.words import fraction
 
 if TYPE_CHECKING:
     from seatrial.causes import Finding
@@ -43,6 +47,7 @@ class MpiResult:
     mpirun uses, `rank_nodes` by rank. `waited_s`: how long a rank had waited for a processor at the
     time limit, if all nodes share one machine. `sessions`: the logins of mpirun's daemons that
     printed something or failed, if it failed. `unreported`: ranks that did not report themselves.
+    `printed`: the number of characters by rank, if it flooded.
     """
 
     exit_status: int | None
@@ -58,6 +63,7 @@ class MpiResult:
     waited_s: float = 0.0
     sessions: tuple[Session, ...] = ()
     unreported: tuple[int, ...] = ()
+    printed: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def silent_nodes(self) -> tuple[str, ...]:
@@ -67,6 +73,23 @@ class MpiResult:
                 self.rank_nodes[rank] for rank in self.unreported if rank < len(self.rank_nodes)
             )
         )
+
+    @property
+    def flooders(self) -> tuple[Suspect, ...]:
+        """The node whose ranks printed more than half of all output; empty if there is none.
+
+        Unknown ranks are ignored.
+        """
+        by_node: Counter[str] = Counter()
+        for rank, characters in self.printed.items():
+            if rank < len(self.rank_nodes):
+                by_node[self.rank_nodes[rank]] += characters
+        for name, characters in by_node.most_common(1):
+            total = by_node.total()
+            if 2 * characters > total > 0:
+                excess = f"its ranks printed {fraction(characters / total)} of all output"
+                return (Suspect("node", name, 0.9, Reason.of("output-flood", excess=excess)),)
+        return ()
 
     @property
     def starved(self) -> bool:

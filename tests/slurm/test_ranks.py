@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.model.testbed import Testbed
-from seatrial.remote.mpi import flooding_nodes, mpirun
+from seatrial.remote.mpi import mpirun
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import set_up_node
 from tests.quick_run import launched, quick_run
@@ -83,5 +83,6 @@ def test_a_rank_that_fails_ends_the_others(srun_nodes: Testbed) -> None:
 def test_the_node_whose_ranks_flood_is_found(srun_nodes: Testbed) -> None:
     last = srun_nodes.nodes[-1].name
     flood = f'[ "$SLURMD_NODENAME" != {shlex.quote(last)} ] || yes {"x" * 1000}; sleep 60'
-    (suspect,) = flooding_nodes(srun_nodes, ["sh", "-c", flood], {})
+    result = mpirun(srun_nodes, ["sh", "-c", flood], timeout_s=PATIENCE_S, max_bytes=4 * 1024**2)
+    (suspect,) = result.flooders
     assert suspect.name == last

@@ -13,7 +13,7 @@ import pytest
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote import mpi
 from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi import hostfile, mpirun, mpirun_argv, node_printing_most
+from seatrial.remote.mpi import hostfile, mpirun, mpirun_argv
 from seatrial.remote.mpi_result import FLOOD, MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed
 
@@ -359,6 +359,23 @@ def test_secrets_are_redacted_from_log_callback_and_result(
 # Who is blamed for output without end.
 
 
+def flooded(testbed: Testbed, printed: dict[int, int]) -> MpiResult:
+    owners = tuple(node.name for node in testbed.nodes for _ in range(node.slots))
+    return MpiResult(None, (), 1.0, flooded=True, rank_nodes=owners, printed=printed)
+
+
+def test_characters_of_a_flood_are_counted_by_rank(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi, "OUTPUT_BYTES", 1024**2)
+    batch = ["[1,0]<stdout>:fine", "[1,1]<stdout>:" + "x" * 60_000]
+    result, *_ = play((batch for _ in range(40)), 0)
+    assert result.flooded
+    assert [(each.name, each.evidence.code) for each in result.flooders] == [
+        (result.rank_nodes[1], "output-flood")
+    ]
+
+
 @pytest.mark.parametrize(
     ("printed", "named"),
     [
@@ -372,11 +389,11 @@ def test_secrets_are_redacted_from_log_callback_and_result(
 def test_only_a_node_that_prints_most_of_it_is_blamed(
     printed: dict[int, int], named: list[str]
 ) -> None:
-    assert [suspect.name for suspect in node_printing_most(make_testbed(nodes=4), printed)] == named
+    assert [suspect.name for suspect in flooded(make_testbed(nodes=4), printed).flooders] == named
 
 
 def test_output_of_all_ranks_of_a_node_is_counted_together() -> None:
-    (suspect,) = node_printing_most(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
+    (suspect,) = flooded(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250}).flooders
     assert (suspect.name, suspect.evidence.sentence) == (
         "node-1",
         "output flood: its ranks printed 62 % of all output",

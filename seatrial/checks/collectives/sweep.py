@@ -23,7 +23,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
-from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
+from seatrial.remote.mpi import hostfile_path, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import rank_of
 from seatrial.remote.ssh import answered, on_each
 from seatrial.text.redact import Secrets
@@ -106,7 +106,7 @@ def sweep_once(
         verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
         return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     if result.flooded:  # its numbers may be wrong, so they are ignored
-        suspects = flooding_nodes(testbed, argv, env)
+        suspects = result.flooders
         verdict, why = classify_failure(result, began=False)
         flooded = naming_flooders(placed(name, why), suspects)
         return SweepOutcome(name, verdict, flooded, suspects=suspects)

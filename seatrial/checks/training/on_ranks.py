@@ -13,7 +13,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import OnLine, flooding_nodes, mpirun
+from seatrial.remote.mpi import OnLine, mpirun
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of
 
@@ -61,7 +61,7 @@ def on_ranks(
         )
     check = conclude(result)
     if result.flooded:
-        suspects = flooding_nodes(testbed, argv, {})
+        suspects = result.flooders
         return replace(check, reason=naming_flooders(check.reason, suspects), suspects=suspects)
     if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         check = _with_missing(run, testbed, check)
