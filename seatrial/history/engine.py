@@ -1,11 +1,13 @@
 """Connect to the database: URL, schema migration, locks, and errors as one line."""
 
+import itertools
 import logging
 import os
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +217,7 @@ def connect(url: str | None) -> Engine:
     if by_hand and not url:
         make_usable(parsed)
     with explained(parsed, "cannot be opened"):
+        _set_empty_aside(parsed)
         _make_private(parsed)
         engine = _engine(parsed)
         try:
@@ -263,6 +266,7 @@ def make_usable(url: URL) -> None:
     path = _file(url)
     is_new = path is not None and not os.path.exists(path)
     try:
+        _set_empty_aside(url)
         _make_private(url)
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
@@ -273,6 +277,27 @@ def make_usable(url: URL) -> None:
         log.warning(
             "SEATRIAL_HISTORY: %s was not there: a new history begins, without earlier runs", path
         )
+
+
+def _set_empty_aside(url: URL) -> None:
+    """Keep a file of zero bytes under another name, with a warning: seatrial leaves none, so it
+    lost its runs.
+    """
+    path = _file(url)
+    if path is None or not path.is_file() or path.stat().st_size:
+        return
+    kept = next(
+        name
+        for number in itertools.count(1)
+        if not (name := Path(f"{path}.empty-{number}")).exists()
+    )
+    path.rename(kept)
+    kept.chmod(0o600)
+    log.warning(
+        "%s was empty and is kept as %s: a new history begins, without earlier runs",
+        path,
+        kept.name,
+    )
 
 
 def _file(url: URL) -> Path | None:
@@ -291,8 +316,29 @@ def _make_private(url: URL) -> None:
         return
     if not path.parent.exists() or path.parent == state_home():
         closed_folder(path.parent)
-    if not path.exists() or os.access(path, os.W_OK):  # one that is only read stays as it is
-        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
+    if not path.exists():
+        _create(path)
+    elif os.access(path, os.W_OK):  # one that is only read stays as it is
+        os.close(private_opener(str(path), os.O_WRONLY))
+
+
+def _create(path: Path) -> None:
+    """Make a file of SQLite that is never empty for another process, unless one has made it
+    meanwhile.
+    """
+    new = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    os.close(private_opener(str(new), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    try:
+        with closing(sqlite3.connect(new)) as connection:
+            connection.execute("PRAGMA user_version = 1")
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:
+            new.rename(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _engine(url: URL) -> Engine:

@@ -133,12 +133,23 @@ def test_new_history_set_by_variable_is_announced_and_an_impossible_one_refused(
             use()
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+def test_an_empty_file_is_set_aside_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "history.sqlite"
-    file.write_bytes(b"")
-    with open_store(f"sqlite:///{file}") as store:
-        assert store.runs() == []
-    assert [path.name for path in tmp_path.iterdir()] == ["history.sqlite"]
+    warning = (
+        "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without "
+        "earlier runs"
+    )
+    for number in (1, 2):
+        file.write_bytes(b"")
+        with open_store(f"sqlite:///{file}") as store:
+            assert store.runs() == []
+        assert caplog.messages[-1] == warning.format(file, number)
+    with open_store(f"sqlite:///{file}"):
+        assert len(caplog.messages) == 2
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["history.sqlite", "history.sqlite.empty-1", "history.sqlite.empty-2"]
 
 
 def test_a_locked_store_is_reported(tmp_path: Path) -> None:
