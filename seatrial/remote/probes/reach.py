@@ -51,14 +51,14 @@ def main():
 def reach(peers, timeout_s, parallel):
     """Yield (position, reason) of every peer; the reason is "" if the peer was reached."""
     with ThreadPoolExecutor(parallel) as pool:
-        yield from enumerate(pool.map(lambda peer: problem(*peer, timeout_s), peers))
+        yield from enumerate(pool.map(lambda peer: problem(peer, timeout_s), peers))
 
 
-def problem(address, port, timeout_s):
-    """Return why a peer is not reached; "" if its banner arrives in time."""
+def problem(peer, timeout_s):
+    """Return why a peer, [address, port], is not reached; "" if its banner arrives in time."""
     deadline = time.monotonic() + timeout_s
     try:
-        with socket.create_connection((address, port), timeout_s) as sock:
+        with socket.create_connection(peer, timeout_s) as sock:
             return problem_of_banner(sock, deadline)
     except socket.timeout:
         return "timeout"
