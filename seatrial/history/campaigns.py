@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Row
 
 from seatrial.model.verdict import Verdict
@@ -108,12 +109,5 @@ class CampaignState:
 
 
 def campaign_of(row: Row[Any]) -> CampaignState:
-    """Return the state of a row."""
-    fields = dict(row._mapping)
-    fields["phases"] = tuple(_phase(phase) for phase in fields["phases"])
-    fields["left_out"] = tuple(LeftOut(**each) for each in fields["left_out"])
-    return CampaignState(**fields)
-
-
-def _phase(phase: dict[str, Any]) -> PhaseRun:
-    return PhaseRun(**{**phase, "verdict": Verdict(phase["verdict"]) if phase["verdict"] else None})
+    """Return the state of a row, whose phases and nodes are JSON."""
+    return TypeAdapter(CampaignState).validate_python(dict(row._mapping))

@@ -123,7 +123,15 @@ def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> Non
     """Draw what was measured, what is expected, and what the last good run reached."""
     sizes, rates = _known(curve.points, _rate)
     label = words.plain(curve.operation)[:60]
-    axes.plot(sizes, rates, "o-", color=colour, label=label, markersize=3.5, linewidth=1.8)
+    axes.plot(
+        sizes,
+        rates,
+        "o-",
+        color=colour,
+        label=label,
+        markersize=3.5,
+        linewidth=1.8,
+    )
     _draw_expected(axes, curve, colour)
     _draw_last(axes, curve, last, colour)
     _mark_bad(axes, curve.points)
