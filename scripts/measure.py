@@ -22,7 +22,7 @@ import grimp
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
 BESIDE = ("benchmarks", "scripts", "tests")  # of which the length of modules and functions counts
-MOST_NODES = 524_724
+MOST_NODES = 525_112
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 6.0, 7.0
 MOST_LINES_OF_MODULE, MOST_LINES_OF_FUNCTION = 450, 50
 MOST_NESTED = 22  # comprehensions that hold another
